@@ -1,0 +1,74 @@
+"""Call a model, whoever serves it, and know what it cost."""
+
+from __future__ import annotations
+
+from pywrapai.core.base import (
+    LLMResponse,
+    Message,
+    Role,
+    StreamEnd,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    ToolCall,
+    ToolResult,
+)
+from pywrapai.core.stream import AsyncTextStream, TextStream
+from pywrapai.exceptions import (
+    AuthError,
+    ConfigurationError,
+    ContentFilterError,
+    ContextLengthError,
+    InvalidRequestError,
+    MissingDependencyError,
+    ModelNotFoundError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    PyWrapAIError,
+    RateLimitError,
+    ServerError,
+    StreamInterruptedError,
+    StructuredOutputError,
+)
+from pywrapai.llm import LLM
+from pywrapai.providers import BaseLLM, register_provider
+from pywrapai.tokens import CallRecord, TokenTracker, get_cost, load_user_pricing
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LLM",
+    "AsyncTextStream",
+    "AuthError",
+    "BaseLLM",
+    "CallRecord",
+    "ConfigurationError",
+    "ContentFilterError",
+    "ContextLengthError",
+    "InvalidRequestError",
+    "LLMResponse",
+    "Message",
+    "MissingDependencyError",
+    "ModelNotFoundError",
+    "ProviderConnectionError",
+    "ProviderError",
+    "ProviderTimeoutError",
+    "PyWrapAIError",
+    "RateLimitError",
+    "Role",
+    "ServerError",
+    "StreamEnd",
+    "StreamInterruptedError",
+    "StructuredOutputError",
+    "TextDelta",
+    "TextStream",
+    "ThinkingDelta",
+    "TokenTracker",
+    "TokenUsage",
+    "ToolCall",
+    "ToolResult",
+    "get_cost",
+    "load_user_pricing",
+    "register_provider",
+]

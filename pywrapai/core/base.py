@@ -1,0 +1,163 @@
+"""The neutral values of the engine: messages, requests, responses, stream events.
+
+Every provider translates these to and from its own wire; nobody else knows a wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "error"]
+
+
+class Role(StrEnum):
+    """Who speaks in a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to call one function."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    raw_arguments: str | None = None
+    """What the model sent, kept only when it is not a JSON object; `arguments` is then empty."""
+    provider_data: dict[str, Any] | None = None
+    """What the provider wants back untouched on the next turn, such as a thought signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a function returned, as the text that the model reads."""
+
+    tool_call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation. A TOOL message carries its `tool_result`."""
+
+    role: Role
+    content: str
+    tool_calls: list[ToolCall] | None = None
+    tool_result: ToolResult | None = None
+    provider_data: dict[str, Any] | None = None
+    """What the provider wants back untouched, such as signed thinking blocks."""
+
+    @property
+    def text(self) -> str:
+        """The text alone."""
+        return self.content
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of one call as the provider counted them.
+
+    `input_tokens` counts all input, cached included; `output_tokens` all output, reasoning
+    included; the other three say how much of those was what.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LLMResponse:
+    """A model's answer and what it took to get it."""
+
+    content: str
+    tool_calls: list[ToolCall] | None = None
+    usage: TokenUsage = TokenUsage()
+    model: str = ""
+    provider: str = ""
+    finish_reason: FinishReason | None = "stop"
+    """None on the `.response` of a stream that was left or broke before its end."""
+    request_id: str | None = None
+    duration_ms: float = 0.0
+    cost_usd: float = 0.0
+    priced: bool = True
+    """False when no price is known for the model; `cost_usd` is then 0 and means "unknown"."""
+    cached: bool = False
+    thinking: str | None = None
+    provider_data: dict[str, Any] | None = None
+    raw: Any = field(default=None, repr=False, compare=False)
+    """The provider's own reply as JSON values; None for streams."""
+
+    @property
+    def message(self) -> Message:
+        """This answer as the ASSISTANT message that goes into the history."""
+        return Message(
+            Role.ASSISTANT, self.content, self.tool_calls, provider_data=self.provider_data
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """The next piece of a streamed answer's text; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """The next piece of a streamed answer's visible reasoning; never empty."""
+
+    text: str
+
+
+StreamEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCall | LLMResponse
+"""What a stream yields: deltas as they come, each tool call once it is whole, the response last."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """The last item that a provider's text stream may yield, for what the text does not say."""
+
+    usage: TokenUsage = TokenUsage()
+    finish_reason: FinishReason = "stop"
+    model: str = ""
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call, ready for a provider. Shared by sync and async, and never changed."""
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """`temperature` and `max_tokens` where set, and whatever else goes to the provider as it is."""
+    timeout: float | None = None
+    """Seconds to wait for the first byte and between two chunks."""

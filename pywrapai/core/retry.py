@@ -1,0 +1,36 @@
+"""When to try again, and how long to wait first. Arithmetic only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pywrapai.exceptions import PyWrapAIError
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """One policy for all providers: exponential backoff with jitter, or what the server asks for.
+
+    Waits are in seconds. `max_retries=0` is exactly one request.
+    """
+
+    max_retries: int = 2
+    first_wait: float = 0.5
+    max_wait: float = 8.0
+    max_retry_after: float = 60.0
+    """A server that asks for more than this is not waited for; the error is raised at once."""
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise ValueError(f"max_retries must be 0 or more, not {self.max_retries}")
+
+    def delay(self, attempt: int, error: PyWrapAIError) -> float | None:
+        """Seconds to wait after the `attempt`-th failure (from 1), or None to give up."""
+        import random
+
+        if not error.retryable or attempt > self.max_retries:
+            return None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= self.max_retry_after else None
+        ceiling = min(self.max_wait, self.first_wait * 2.0 ** min(attempt - 1, 32))
+        return ceiling * random.uniform(0.5, 1.0)

@@ -1,0 +1,154 @@
+"""From what a server or an SDK says went wrong to one of our errors. Pure functions.
+
+Status first, the server's own code next, words last: "Your API key is invalid" in a 400 says
+nothing about the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pywrapai.exceptions import (
+    AuthError,
+    ContentFilterError,
+    ContextLengthError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+    ServerError,
+)
+
+_CODES: dict[str, type[ProviderError]] = {
+    "invalid_api_key": AuthError,
+    "authentication_error": AuthError,
+    "permission_error": AuthError,
+    "context_length_exceeded": ContextLengthError,
+    "exceed_context_size_error": ContextLengthError,
+    "model_not_found": ModelNotFoundError,
+    "content_filter": ContentFilterError,
+    "content_policy_violation": ContentFilterError,
+    "rate_limit_exceeded": RateLimitError,
+    "rate_limit_error": RateLimitError,
+    "overloaded_error": ServerError,
+    "server_error": ServerError,
+    "api_error": ServerError,
+}
+_WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
+    ("context length", ContextLengthError),
+    ("context size", ContextLengthError),
+    ("prompt is too long", ContextLengthError),
+    ("maximum context", ContextLengthError),
+    ("api key", AuthError),
+    ("does not exist", ModelNotFoundError),
+)
+_ADVICE: dict[type[ProviderError], str] = {
+    AuthError: "check the key and what it may do",
+    ContextLengthError: "send fewer or shorter messages, or take a model with a larger window",
+    ModelNotFoundError: "check the model's name and whether this key may use it",
+    RateLimitError: "slow down, or raise the limit or the credit of the account",
+    ServerError: "the fault is on the server's side; try again later or add fallbacks=[...]",
+}
+
+
+def from_status(
+    status: int, body: Any, headers: Mapping[str, str] | None = None, *, key: str | None = None
+) -> ProviderError:
+    """The error for an HTTP reply, or for an error object inside a stream."""
+    headers = headers or {}
+    said, code = _message(body), _code(body)
+    kind = _kind(status, code, said.lower())
+    text = f"{said or 'no message'} (HTTP {status}{f', {code}' if code else ''})"
+    if kind in _ADVICE:
+        text = f"{text}; {_ADVICE[kind]}"
+    error = kind(
+        redacted(text, key), status_code=status, request_id=headers.get("x-request-id")
+    )
+    if (wait := retry_after(headers)) is not None:
+        error.retry_after = wait
+    error.retryable = _retryable(status, code, kind, headers)
+    return error
+
+
+def _kind(status: int, code: str | None, words: str) -> type[ProviderError]:
+    if status in (401, 403):
+        return AuthError
+    if status == 404:
+        return ModelNotFoundError
+    if status == 408:
+        return ProviderTimeoutError
+    if status == 429:
+        return RateLimitError
+    if code in _CODES:
+        return _CODES[code]
+    if status >= 500 or status < 400:
+        return ServerError
+    return next((kind for word, kind in _WORDS if word in words), InvalidRequestError)
+
+
+def _retryable(
+    status: int, code: str | None, kind: type[ProviderError], headers: Mapping[str, str]
+) -> bool:
+    if code == "insufficient_quota":  # a 429 that no waiting mends
+        return False
+    asked = headers.get("x-should-retry")
+    if asked in ("true", "false"):
+        return asked == "true"
+    return status in (408, 409, 429) or status >= 500 or (status < 400 and kind.retryable)
+
+
+def _message(body: Any) -> str:
+    match body:
+        case {"error": {"message": str(text)}} | {"error": str(text)} | {"message": str(text)}:
+            return text[:2000]
+        case str():
+            return body[:2000]
+    return "" if not body else str(body)[:2000]
+
+
+def _code(body: Any) -> str | None:
+    error = body.get("error", body) if isinstance(body, dict) else None
+    if not isinstance(error, dict):
+        return None
+    found = (error.get("code"), error.get("type"))
+    return next((c for c in found if isinstance(c, str) and c), None)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The wait in seconds that headers ask for; None where they ask for none or for nonsense."""
+    if (ms := _seconds(headers.get("retry-after-ms"))) is not None:
+        return ms / 1000.0
+    value = headers.get("retry-after")
+    seconds = _seconds(value)
+    return seconds if seconds is not None else _until(value)
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        seconds = float(value or "nan")
+    except ValueError:
+        return None
+    return seconds if 0.0 <= seconds < float("inf") else None
+
+
+def _until(date: str | None) -> float | None:
+    if not date:
+        return None
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    try:
+        when = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    wait = (when - datetime.now(UTC)).total_seconds()
+    return wait if wait > 0 else None
+
+
+def redacted(text: str, key: str | None) -> str:
+    """The text without the key that a server may have echoed."""
+    return text.replace(key, "[key]") if key and len(key) > 3 else text

@@ -1,0 +1,390 @@
+"""OpenAI's chat completions wire, which every OpenAI-compatible server speaks too.
+
+Source: https://platform.openai.com/docs/api-reference/chat. What compatible servers send beside
+it (null choices, usage in odd places, no finish reason) is read as what they mean.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from urllib.parse import urlsplit
+
+from pywrapai.core.base import (
+    FinishReason,
+    LLMResponse,
+    Message,
+    Request,
+    Role,
+    StreamEvent,
+    TextDelta,
+    ThinkingDelta,
+    TokenUsage,
+    ToolCall,
+)
+from pywrapai.core.extras import needs
+from pywrapai.core.messages import parse_arguments
+from pywrapai.core.sse import SSEDecoder
+from pywrapai.exceptions import (
+    ContentFilterError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    ServerError,
+)
+from pywrapai.providers import transport
+from pywrapai.providers.errors import from_status, redacted
+from pywrapai.providers.wire import Decoder, Reply, WireProvider
+
+if TYPE_CHECKING:
+    import httpx2
+    import openai
+
+_FINISH: dict[Any, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+# These models take only the newer name; compatible servers often know only the older one.
+_COMPLETION_TOKENS = re.compile(r"(.*/)?(o\d|gpt-[5-9])")
+
+
+def to_wire(request: Request, *, stream: bool, official: bool = False) -> dict[str, Any]:
+    """The request as the JSON body of POST /chat/completions.
+
+    `official` says that the server is OpenAI's own, where `max_tokens` is deprecated.
+    """
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [_message_to_wire(message) for message in request.messages],
+    }
+    if request.tools:
+        body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
+        if request.tool_choice is not None:
+            body["tool_choice"] = _tool_choice(request.tool_choice)
+    if stream:
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+    body.update(request.settings)
+    if "max_tokens" in body and (official or _COMPLETION_TOKENS.match(request.model)):
+        body["max_completion_tokens"] = body.pop("max_tokens")
+    return body
+
+
+def _message_to_wire(message: Message) -> dict[str, Any]:
+    if message.tool_result is not None:
+        result = message.tool_result
+        return {"role": "tool", "tool_call_id": result.tool_call_id, "content": result.content}
+    wire: dict[str, Any] = {"role": str(message.role), "content": message.content}
+    if message.tool_calls:
+        wire["tool_calls"] = [_call_to_wire(call) for call in message.tool_calls]
+        wire["content"] = message.content or None
+    return wire
+
+
+def _call_to_wire(call: ToolCall) -> dict[str, Any]:
+    arguments = call.raw_arguments
+    if arguments is None:
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+def _tool_choice(choice: str) -> str | dict[str, Any]:
+    if choice in ("auto", "required", "none"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def from_wire(body: Any) -> LLMResponse:
+    """The response in the body of a chat completion.
+
+    Raises the mapped error for an error object that came with status 200, and ContentFilterError
+    for a refusal.
+    """
+    if not isinstance(body, dict) or not isinstance(body.get("choices"), list):
+        raise from_status(200, body)
+    if not body["choices"]:
+        raise ServerError("the reply holds no choices")
+    choice = body["choices"][0]
+    message = choice.get("message") or {}
+    calls = _calls_from_wire(message.get("tool_calls") or [])
+    response = LLMResponse(
+        _text(message.get("content")),
+        calls or None,
+        usage_from_wire(body.get("usage")),
+        body.get("model") or "",
+        finish_reason=_finish(choice.get("finish_reason"), bool(calls)),
+        request_id=body.get("id"),
+        thinking=message.get("reasoning_content") or message.get("reasoning") or None,
+        raw=body,
+    )
+    return _unless_refused(response, message.get("refusal"))
+
+
+def _unless_refused(response: LLMResponse, refusal: str | None) -> LLMResponse:
+    empty = not response.content and not response.tool_calls
+    if empty and (refusal or response.finish_reason == "content_filter"):
+        raise ContentFilterError(
+            f"the model declined to answer: {refusal or 'no reason given'}",
+            request_id=response.request_id,
+            response=response,
+        )
+    return response
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return content or ""
+
+
+def _finish(reason: Any, calls: bool) -> FinishReason:
+    if reason is None or reason == "stop":
+        return "tool_calls" if calls else "stop"
+    return _FINISH.get(reason, "stop")
+
+
+def _calls_from_wire(calls: list[dict[str, Any]]) -> list[ToolCall]:
+    functions = [(call.get("id"), call.get("function") or {}) for call in calls]
+    return _unique([_call(i, f.get("name"), f.get("arguments")) for i, f in functions])
+
+
+def _call(call_id: Any, name: Any, arguments: Any) -> ToolCall:
+    parsed, raw = parse_arguments(arguments)
+    return ToolCall(str(call_id or ""), str(name or ""), parsed, raw)
+
+
+def _unique(calls: list[ToolCall]) -> list[ToolCall]:
+    """The calls with an id each: some servers send none, or one and the same for all."""
+    from dataclasses import replace
+    from uuid import uuid4
+
+    seen: set[str] = {""}
+    result: list[ToolCall] = []
+    for call in calls:
+        if call.id in seen:
+            call = replace(call, id=f"call_{uuid4().hex[:24]}")
+        seen.add(call.id)
+        result.append(call)
+    return result
+
+
+def usage_from_wire(usage: Any) -> TokenUsage:
+    """The `usage` object; anything in it may be missing or null. Cached input is part of input."""
+    if not isinstance(usage, dict):
+        return TokenUsage()
+    prompt = usage.get("prompt_tokens_details") or {}
+    completion = usage.get("completion_tokens_details") or {}
+    return TokenUsage(
+        usage.get("prompt_tokens") or 0,
+        usage.get("completion_tokens") or 0,
+        cache_read_tokens=prompt.get("cached_tokens") or 0,
+        reasoning_tokens=completion.get("reasoning_tokens") or 0,
+    )
+
+
+class StreamDecoder:
+    """Reads a stream of chat completion chunks."""
+
+    def __init__(self) -> None:
+        self._sse = SSEDecoder()
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._usage: TokenUsage | None = None
+        self._finish: Any = None
+        self._done = False
+        self._whole: list[ToolCall] | None = None
+        self._model = ""
+        self._id: str | None = None
+
+    def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
+        """Text and thinking as they come; tool calls wait for `finish`."""
+        for payload in self._sse.feed(chunk):
+            yield from self._payload(payload)
+
+    def finish(self) -> Iterator[StreamEvent]:
+        """The whole tool calls. A stream that was cut off raises ProviderConnectionError."""
+        for payload in self._sse.flush():
+            yield from self._payload(payload)
+        if not self._done and self._finish is None:
+            raise ProviderConnectionError("the stream ended without its end mark")
+        parts = [self._calls[index] for index in sorted(self._calls)]
+        self._whole = _unique([_call(p["id"], p["name"], p["arguments"]) for p in parts])
+        _unless_refused(self.response(), "".join(self._refusal) or None)
+        yield from self._whole
+
+    def response(self) -> LLMResponse:
+        """What has arrived, as a response."""
+        whole = self._whole is not None
+        return LLMResponse(
+            "".join(self._text),
+            self._whole or None,
+            self._usage or TokenUsage(),
+            self._model,
+            finish_reason=_finish(self._finish, bool(self._whole)) if whole else None,
+            request_id=self._id,
+            thinking="".join(self._thinking) or None,
+        )
+
+    def _payload(self, payload: bytes) -> Iterator[StreamEvent]:
+        if payload.startswith(b"[DONE]"):
+            self._done = True
+            return
+        chunk = json.loads(payload)
+        if not isinstance(chunk, dict) or chunk.get("error"):
+            raise _stream_error(chunk)
+        if usage := chunk.get("usage"):
+            self._usage = usage_from_wire(usage)
+        self._model = self._model or chunk.get("model") or ""
+        self._id = self._id or chunk.get("id")
+        for choice in chunk.get("choices") or ():
+            self._finish = choice.get("finish_reason") or self._finish
+            if delta := choice.get("delta"):
+                yield from self._delta(delta)
+
+    def _delta(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
+        if text := _text(delta.get("content")):
+            self._text.append(text)
+            yield TextDelta(text)
+        if thinking := delta.get("reasoning_content") or delta.get("reasoning"):
+            self._thinking.append(thinking)
+            yield ThinkingDelta(thinking)
+        if refusal := delta.get("refusal"):
+            self._refusal.append(refusal)
+        for position, part in enumerate(delta.get("tool_calls") or ()):
+            self._call_part(part, position)
+
+    def _call_part(self, part: dict[str, Any], position: int) -> None:
+        index = part.get("index")
+        call = self._calls.setdefault(
+            position if index is None else index, {"id": None, "name": None, "arguments": ""}
+        )
+        function = part.get("function") or {}
+        call["id"] = call["id"] or part.get("id")
+        call["name"] = call["name"] or function.get("name")
+        call["arguments"] += function.get("arguments") or ""
+
+
+def _stream_error(chunk: Any) -> ProviderError:
+    error = chunk.get("error") if isinstance(chunk, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if isinstance(code, int) and 400 <= code < 600 else 200
+    return from_status(status, chunk)
+
+
+def api_root(base_url: str | None) -> str | None:
+    """The base URL with `/v1` where the user gave a bare host; None is OpenAI's own."""
+    if base_url is None:
+        return None
+    root = base_url.strip().rstrip("/")
+    return root if urlsplit(root).path else f"{root}/v1"
+
+
+class OpenAIProvider(WireProvider):
+    """OpenAI, and with `base_url` every server that speaks its wire."""
+
+    name = "openai"
+    default_model = "gpt-4o-mini"
+    key_env: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        super().__init__(model, api_key=api_key, base_url=api_root(base_url), timeout=timeout)
+
+    def to_wire(self, request: Request, *, stream: bool) -> dict[str, Any]:
+        """The JSON body; `max_tokens` by the name that the server knows."""
+        return to_wire(request, stream=stream, official=self.base_url is None)
+
+    def from_wire(self, body: Any) -> LLMResponse:
+        """The response in a chat completion."""
+        return from_wire(body)
+
+    def decoder(self) -> Decoder:
+        """What reads one stream of chunks."""
+        return StreamDecoder()
+
+    def post(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+        """POST through the SDK's generic verb, which leaves out its walk over every message."""
+        with needs("openai"):
+            import httpx2
+            from openai import Stream
+        client = transport.pool().sdk(self, self._client)
+        reply = client.post(
+            "/chat/completions",
+            body=body,
+            cast_to=httpx2.Response,
+            options={"timeout": timeout},
+            stream=stream,
+            stream_cls=Stream[object],
+        )
+        return cast("Reply", reply)  # cast_to is what comes back, also when stream is set
+
+    async def apost(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+        """`post`, awaited."""
+        with needs("openai"):
+            import httpx2
+            from openai import AsyncStream
+        client = (await transport.apool()).sdk(self, self._aclient)
+        reply = await client.post(
+            "/chat/completions",
+            body=body,
+            cast_to=httpx2.Response,
+            options={"timeout": timeout},
+            stream=stream,
+            stream_cls=AsyncStream[object],
+        )
+        return cast("Reply", reply)
+
+    def _client(self, http: httpx2.Client) -> openai.OpenAI:
+        import openai
+
+        return openai.OpenAI(
+            api_key=self.require_key(), base_url=self.base_url, http_client=http, max_retries=0
+        )
+
+    def _aclient(self, http: httpx2.AsyncClient) -> openai.AsyncOpenAI:
+        import openai
+
+        return openai.AsyncOpenAI(
+            api_key=self.require_key(), base_url=self.base_url, http_client=http, max_retries=0
+        )
+
+    def map_error(self, error: Exception) -> ProviderError | None:
+        """Statuses by table, connection trouble by kind."""
+        import httpx2
+        import openai
+
+        where = self.base_url or "OpenAI"
+        match error:
+            case openai.APIStatusError():
+                key = self.require_key()
+                return from_status(error.status_code, error.body, error.response.headers, key=key)
+            case openai.APITimeoutError() | httpx2.TimeoutException():
+                return ProviderTimeoutError(
+                    f"{where} sent nothing for as long as `timeout` allows; raise it, or ask a "
+                    "faster model"
+                )
+            case openai.APIConnectionError() | httpx2.TransportError():
+                cause = redacted(str(error.__cause__ or error), self.api_key)
+                return ProviderConnectionError(
+                    f"cannot reach {where}: {cause}. Is the server running, and base_url right?"
+                )
+            case openai.OpenAIError():
+                return ServerError(redacted(str(error), self.api_key))
+        return None

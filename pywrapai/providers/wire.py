@@ -1,0 +1,242 @@
+"""A provider behind HTTP: everything that is the same whatever the vendor's JSON looks like."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
+
+from pywrapai.core.base import LLMResponse, Message, Request, StreamEnd, StreamEvent, TextDelta
+from pywrapai.core.flow import Flow, StreamFlow, arun, astream, io, run, stream
+from pywrapai.core.stream import StreamRecord
+from pywrapai.exceptions import AuthError, ProviderError, ServerError
+from pywrapai.providers.base import BaseLLM, reading
+from pywrapai.providers.errors import from_status
+
+
+class Reply(Protocol):
+    """An HTTP response, as httpx and httpx2 have it."""
+
+    headers: Any
+    read: Callable[[], bytes]
+    aread: Callable[[], Awaitable[bytes]]
+    iter_bytes: Callable[[], Iterator[bytes]]
+    aiter_bytes: Callable[[], AsyncIterator[bytes]]
+    close: Callable[[], None]
+    aclose: Callable[[], Awaitable[None]]
+
+    @property
+    def content(self) -> bytes:
+        """The body, once it has been read."""
+
+
+class Decoder(Protocol):
+    """A stream's bytes in, events out; and at any time what is known of the response."""
+
+    def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
+        """The events that `chunk` completes. Raises the error that a stream may carry."""
+
+    def finish(self) -> Iterator[StreamEvent]:
+        """The events that only the end completes. Raises if the end mark has not come."""
+
+    def response(self) -> LLMResponse:
+        """The response so far; `finish_reason` is None until the stream is complete."""
+
+
+class WireProvider(BaseLLM):
+    """Turns `to_wire`, one line of I/O and `from_wire` into a provider."""
+
+    key_env: ClassVar[tuple[str, ...]] = ()
+    """Environment variables that may hold the key, first one first; none where none is needed."""
+
+    @abstractmethod
+    def to_wire(self, request: Request, *, stream: bool) -> dict[str, Any]:
+        """The body of the HTTP request."""
+
+    @abstractmethod
+    def from_wire(self, body: Any) -> LLMResponse:
+        """The response that the body of a reply holds."""
+
+    @abstractmethod
+    def decoder(self) -> Decoder:
+        """What reads one stream."""
+
+    @abstractmethod
+    def post(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+        """Make the request; the reply's body is read unless `stream`."""
+
+    @abstractmethod
+    async def apost(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+        """`post`, awaited."""
+
+    @abstractmethod
+    def map_error(self, error: Exception) -> ProviderError | None:
+        """Ours for what the SDK or the connection raised; None for an error that is neither's."""
+
+    def require_key(self) -> str:
+        """The key that was given or that the environment holds; AuthError if there is none."""
+        key = self.api_key or next((v for n in self.key_env if (v := os.environ.get(n))), None)
+        if not key and self.key_env:
+            raise AuthError(
+                f"no API key for {self.name!r}: pass api_key=... or set {' or '.join(self.key_env)}"
+                " (for a compatible server that needs none, any text will do)"
+            )
+        return key or "none"
+
+    def chat_flow(self, request: Request) -> Flow[LLMResponse]:
+        """One request, one response."""
+        with self._mapping():
+            reply = yield from self._send(request, stream=False)
+            with _decoding():
+                response = self.from_wire(self._json(reply))
+        return replace(response, request_id=_request_id(reply) or response.request_id)
+
+    def stream_flow(
+        self, request: Request, record: StreamRecord
+    ) -> StreamFlow[StreamEvent, LLMResponse]:
+        """One request, and its events as they arrive."""
+        with self._mapping():
+            reply = yield from self._send(request, stream=True)
+            decoder = self.decoder()
+            try:
+                if not _content_type(reply).startswith("text/event-stream"):
+                    yield from io(reply.read, reply.aread)
+                    raise self._not_a_stream(reply)
+                with _decoding():
+                    yield from _events(reply, decoder, record)
+            finally:
+                response = decoder.response()
+                response = replace(response, request_id=_request_id(reply) or response.request_id)
+                record.response = response
+                yield from io(reply.close, reply.aclose)
+        return response
+
+    def _send(self, request: Request, *, stream: bool) -> Flow[Reply]:
+        body = self.to_wire(request, stream=stream)
+        timeout = self.timeout if request.timeout is None else request.timeout
+        return io(self.post, self.apost, body, timeout=timeout, stream=stream)
+
+    @contextmanager
+    def _mapping(self) -> Iterator[None]:
+        """Whatever goes wrong inside leaves as one of our errors, which knows whose it is."""
+        try:
+            yield
+        except ProviderError as error:
+            error.about(provider=self.name, model=self.model)
+            raise
+        except Exception as error:
+            mapped = self.map_error(error)
+            if mapped is None:
+                raise
+            raise mapped.about(provider=self.name, model=self.model) from error
+
+    def _json(self, reply: Reply) -> Any:
+        try:
+            return json.loads(reply.content)
+        except ValueError:
+            raise self._not_the_api(reply, "JSON") from None
+
+    def _not_a_stream(self, reply: Reply) -> ProviderError:
+        try:
+            body = json.loads(reply.content)
+        except ValueError:
+            return self._not_the_api(reply, "an event stream")
+        return from_status(200, body, reply.headers, key=self.api_key)
+
+    def _not_the_api(self, reply: Reply, expected: str) -> ProviderError:
+        error = ServerError(
+            f"the server at {self.base_url or 'the default base_url'} answered with "
+            f"{_content_type(reply) or 'no content type'} where {expected} was expected: "
+            f"{reply.content[:80]!r}. Is base_url the address of an API?",
+            request_id=_request_id(reply),
+        )
+        error.retryable = False
+        return error
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        **settings: Any,
+    ) -> LLMResponse:
+        """One answer, without the retries, cost and tracking that `LLM` adds."""
+        return run(self.chat_flow(self._request(messages, tools, tool_choice, settings)))
+
+    async def achat(
+        self,
+        messages: Sequence[Message],
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        **settings: Any,
+    ) -> LLMResponse:
+        """`chat`, awaited."""
+        return await arun(self.chat_flow(self._request(messages, tools, tool_choice, settings)))
+
+    def stream(self, messages: Sequence[Message], **settings: Any) -> Iterator[str | StreamEnd]:
+        """The answer's text in pieces, then a StreamEnd."""
+        request, record = self._request(messages, None, None, settings), StreamRecord()
+        for event in stream(self.stream_flow(request, record)):
+            if isinstance(event, TextDelta):
+                yield event.text
+        yield _end(record)
+
+    async def astream(
+        self, messages: Sequence[Message], **settings: Any
+    ) -> AsyncIterator[str | StreamEnd]:
+        """`stream`, awaited."""
+        request, record = self._request(messages, None, None, settings), StreamRecord()
+        async for event in astream(self.stream_flow(request, record)):
+            if isinstance(event, TextDelta):
+                yield event.text
+        yield _end(record)
+
+    def _request(
+        self,
+        messages: Sequence[Message],
+        tools: list[dict[str, Any]] | None,
+        tool_choice: str | None,
+        settings: dict[str, Any],
+    ) -> Request:
+        return Request(self.model, tuple(messages), tools, tool_choice, settings)
+
+
+def _events(
+    reply: Reply, decoder: Decoder, record: StreamRecord
+) -> StreamFlow[StreamEvent, None]:
+    read, _ = reading(reply.iter_bytes, reply.aiter_bytes)
+    while (chunk := (yield read)) is not None:
+        for event in decoder.feed(chunk):
+            yield record.emit(event)
+    for event in decoder.finish():
+        yield record.emit(event)
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """A reply that has another shape than the API promises is the server's fault, not a crash."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise ServerError(f"the reply is not what the API promises: {error!r:.200}") from error
+
+
+def _end(record: StreamRecord) -> StreamEnd:
+    response = record.response
+    assert response is not None  # the stream's flow has ended
+    return StreamEnd(
+        response.usage, response.finish_reason or "stop", response.model, response.request_id
+    )
+
+
+def _content_type(reply: Reply) -> str:
+    return str(reply.headers.get("content-type", ""))
+
+
+def _request_id(reply: Reply) -> str | None:
+    found: str | None = reply.headers.get("x-request-id") or reply.headers.get("request-id")
+    return found

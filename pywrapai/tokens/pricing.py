@@ -1,0 +1,424 @@
+"""What a call costs: prices in USD per million tokens by model name, and the sum over one call.
+
+The shipped prices are `prices.json`, made by `scripts/generate_prices.py`. Adding up calls is
+the tracker's part.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pywrapai.exceptions import ConfigurationError
+
+Prices: TypeAlias = dict[str, Any]
+"""One model: `input` and `output`; where known `cache_read`, `cache_write`, and `tiers`, a list of
+`{"above": 200000, "input": ...}` whose prices hold for the whole of a longer prompt.
+"""
+
+if TYPE_CHECKING:
+    PRICING: dict[str, Prices]
+    """Every known model, the user's own included. A copy: what is changed in it changes no cost,
+    that takes `load_user_pricing`.
+    """
+
+_PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
+_LOCAL_PROVIDERS = frozenset({"local", "ollama", "lmstudio", "stub"})
+_PROVIDER_ALIASES = {
+    "gemini": "google",
+    "vertex-ai": "google",
+    "xai": "x-ai",
+    "mistralai": "mistral",
+    "together-ai": "together",
+    "fireworks-ai": "fireworks",
+}
+_ROUTES = frozenset({"models", "publishers", "openrouter", "azure"})
+"""What may stand before a slash in a model's name, besides the providers."""
+
+_MONTH_DAY = (r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])")
+_DATE = rf"20\d\d(?:-{'-'.join(_MONTH_DAY)}|{''.join(_MONTH_DAY)})"
+# What follows a name without naming another model.
+_SNAPSHOT = rf"(?:[-@]{_DATE}|-00\d|[-@]latest)\Z"
+# What follows a beginning that, says the source of the prices, stands for all that starts so. Not
+# any ending does: "-lite", "-audio" and "-1" have meant other models at other prices.
+_STAGE = r"(?:preview|exp|beta)(?:-\d\d-(?:20)?\d\d)?"
+_RELEASE = rf"(?:[-@:](?:{_DATE}|\d{{4}}|00\d|v\d|latest|{_STAGE}))+\Z"
+
+_MAX_TOKENS = 10**15
+_MAX_USD = 10**12
+_MAX_NAME_LENGTH = 256
+_MAX_NAMES = 4096  # to remember: names may come from a server's users, without end
+
+
+class UnpricedModelWarning(UserWarning):
+    """No price is known for a model. Given once per model and process."""
+
+
+class PricingError(ConfigurationError, ValueError):
+    """What `load_user_pricing` was given cannot be used, and none of it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a call costs. `usd` is 0 and means "unknown" where `priced` is False."""
+
+    usd: float
+    priced: bool
+
+
+def get_cost(
+    model: str,
+    input_tokens: int,
+    output_tokens: int,
+    *,
+    cache_read_tokens: int = 0,
+    cache_write_tokens: int = 0,
+    provider: str | None = None,
+) -> float:
+    """USD for one call; 0 with an UnpricedModelWarning where no price is known (see `price_call`).
+
+    `input_tokens` is the whole prompt, what was read from or written to a cache included.
+    """
+    return price_call(
+        model,
+        input_tokens,
+        output_tokens,
+        cache_read_tokens=cache_read_tokens,
+        cache_write_tokens=cache_write_tokens,
+        provider=provider,
+    ).usd
+
+
+def price_call(
+    model: str,
+    input_tokens: int,
+    output_tokens: int,
+    *,
+    cache_read_tokens: int = 0,
+    cache_write_tokens: int = 0,
+    provider: str | None = None,
+) -> Cost:
+    """The cost that `get_cost` gives, and whether a price was known.
+
+    Without `provider`, or where it has no price of its own, the price is that of the model's
+    vendor. What is no model is unpriced and what is no count is 0: a call is never lost to this.
+    """
+    price = _price_of(model, provider)
+    if price is None:
+        return Cost(0.0, False)
+    read, written = token_count(cache_read_tokens), token_count(cache_write_tokens)
+    # A prompt is no shorter than its cached part, though some servers count that apart.
+    prompt = max(token_count(input_tokens), read + written)
+    rates = price.rates(prompt)
+    micro_usd = (
+        (prompt - read - written) * rates.input
+        + read * rates.cache_read
+        + written * rates.cache_write
+        + token_count(output_tokens) * rates.output
+    )
+    return Cost(micro_usd / 1e6, True)
+
+
+def token_count(count: Any) -> int:
+    """A number of tokens as providers report it: an int from 0 on, 0 for None or nonsense."""
+    if type(count) is int and 0 <= count <= _MAX_TOKENS:
+        return count
+    try:
+        return min(max(int(count), 0), _MAX_TOKENS)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def load_user_pricing(source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
+    """Add prices and override shipped ones, from a dict or a JSON file, for this process.
+
+    The form is that of `PRICING`. A price also holds for the dated snapshots of its name, and at
+    every provider but the local ones, which cost nothing. PricingError, a ConfigurationError and
+    a ValueError, names the model and the key that are wrong; nothing is taken then.
+    """
+    global _book
+    prices = _checked(source if isinstance(source, Mapping) else _read_json(source))
+    with _lock:
+        _book = _loaded_book().with_user_prices(prices)
+        if _pricing is not None:
+            _pricing.update(copy.deepcopy(prices))
+
+
+def keep_free_over_fork(lock: Any) -> None:
+    """See that no forked child inherits `lock` as held by a thread that the child does not have."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+    @classmethod
+    def of(cls, prices: Prices) -> _Rates:
+        full = {"cache_read": prices["input"], "cache_write": prices["input"]}
+        return cls(*((full | prices)[key] for key in _PRICE_KEYS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Price:
+    base: _Rates
+    tiers: tuple[tuple[int, _Rates], ...] = ()
+    """Thresholds and the rates above them, the highest first."""
+
+    @classmethod
+    def of(cls, prices: Prices) -> _Price:
+        tiers = sorted(prices.get("tiers", ()), key=lambda tier: tier["above"], reverse=True)
+        above = tuple((tier["above"], _Rates.of(prices | tier)) for tier in tiers)
+        return cls(_Rates.of(prices), above)
+
+    def rates(self, prompt_tokens: int) -> _Rates:
+        for above, rates in self.tiers:
+            if prompt_tokens > above:
+                return rates
+        return self.base
+
+
+_FREE = _Price(_Rates(0.0, 0.0, 0.0, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Prices under names in lower case, and under beginnings of names."""
+
+    exact: dict[str, Prices] = field(default_factory=dict)
+    prefixes: dict[str, Prices] = field(default_factory=dict)
+
+    def enter(self, names: Iterable[str], prefixes: Iterable[str], prices: Prices) -> None:
+        for name in names:
+            self.exact.setdefault(name.lower(), prices)
+        for prefix in prefixes:
+            self.prefixes.setdefault(prefix.lower(), prices)
+
+    def find(self, name: str) -> Prices | None:
+        prices = self.exact.get(name) or self.exact.get(re.sub(_SNAPSHOT, "", name))
+        if prices is not None or not self.prefixes:
+            return prices
+        stem = re.sub(_RELEASE, "", name)
+        for end in range(len(name), len(stem) - 1, -1):
+            if (prices := self.prefixes.get(name[:end])) is not None:
+                return prices
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Book:
+    """All prices at one time. A new user price makes a new book."""
+
+    listed: dict[str, Prices]
+    vendors: _Table
+    providers: dict[str, _Table]
+    user: _Table = field(default_factory=_Table)
+    found: dict[tuple[Any, Any], _Price | None] = field(default_factory=dict)
+    """What names have been looked up, by (provider, model), so that this is done once."""
+
+    def with_user_prices(self, prices: dict[str, Prices]) -> _Book:
+        user = _Table(self.user.exact | {_plain(name): row for name, row in prices.items()})
+        return _Book(self.listed | prices, self.vendors, self.providers, user)
+
+    def look_up(self, model: str, provider: str | None) -> Prices | None:
+        spellings = list(self._spellings(_plain(model), provider))
+        for name, _ in spellings:
+            if (prices := self.user.find(name)) is not None:
+                return prices
+        for name, vendor in spellings:
+            own = self.providers.get(vendor or "")
+            prices = (own and own.find(name)) or self.vendors.find(name)
+            if prices is not None:
+                return prices
+        return None
+
+    def _spellings(self, name: str, vendor: str | None) -> Iterator[tuple[str, str | None]]:
+        yield name, vendor
+        while "/" in name:
+            head, _, name = name.partition("/")
+            head = _canonical(head) or ""
+            if head in self.providers:
+                vendor = head
+            elif head not in _ROUTES:
+                return
+            yield name, vendor
+
+
+def _plain(model: str) -> str:
+    name = model.strip().lower()
+    # A fine-tuned model is "ft:base:organisation:suffix:id"; its price is by the base.
+    return ":".join(name.split(":")[:2]) if name.startswith("ft:") else name
+
+
+def _canonical(provider: Any) -> str | None:
+    if not isinstance(provider, str):
+        return None
+    name = provider.strip().lower().replace("_", "-")
+    return _PROVIDER_ALIASES.get(name, name)
+
+
+def _price_of(model: Any, provider: Any) -> _Price | None:
+    book = _book or _loaded_book()
+    try:
+        return book.found[provider, model]
+    except (KeyError, TypeError):  # TypeError: something unhashable, so no name
+        return _look_up(book, model, provider)
+
+
+def _look_up(book: _Book, model: Any, provider: Any) -> _Price | None:
+    vendor = _canonical(provider)
+    named = isinstance(model, str) and len(model) <= _MAX_NAME_LENGTH
+    if vendor in _LOCAL_PROVIDERS:
+        price: _Price | None = _FREE
+    else:
+        prices = book.look_up(model, vendor) if named else None
+        price = None if prices is None else _Price.of(prices)
+    if named and len(vendor or "") <= _MAX_NAME_LENGTH and isinstance(provider, str | None):
+        if len(book.found) >= _MAX_NAMES:
+            book.found.clear()
+        book.found[provider, model] = price
+    if price is None:
+        _warn_once(repr(model[:_MAX_NAME_LENGTH]) if isinstance(model, str) else str(type(model)))
+    return price
+
+
+def _warn_once(model: str) -> None:
+    if len(_warned) >= _MAX_NAMES:
+        return
+    mine = object()
+    if _warned.setdefault(model, mine) is mine:  # one step, so one thread alone gets here
+        warnings.warn(
+            f"no price is known for model {model}: its calls count as $0 and as unpriced; "
+            f'give one with load_user_pricing({{{model}: {{"input": ..., "output": ...}}}})',
+            UnpricedModelWarning,
+            stacklevel=5,
+        )
+
+
+def _loaded_book() -> _Book:
+    global _book
+    with _lock:
+        if _book is None:
+            _book = _shipped_book()
+        return _book
+
+
+def _shipped_book() -> _Book:
+    import json
+    import time
+
+    with open(os.path.join(os.path.dirname(__file__), "prices.json"), encoding="utf-8") as file:
+        return _book_of(json.load(file)["providers"], time.strftime("%Y-%m-%d", time.gmtime()))
+
+
+def _book_of(shipped: dict[str, dict[str, Any]], today: str) -> _Book:
+    """The book of a price file's providers. The first to list a name is taken for its vendor."""
+    listed: dict[str, Prices] = {}
+    vendors, providers = _Table(), {}
+    for provider, models in shipped.items():
+        own = providers[provider] = _Table()
+        for model, row in models.items():
+            prices = _in_force(row, today)
+            names = (model, *row.get("aliases", ()))
+            for name in names:
+                listed.setdefault(name, prices)
+            own.enter(names, row.get("prefixes", ()), prices)
+            vendors.enter(names, row.get("prefixes", ()), prices)
+    return _Book(listed, vendors, providers)
+
+
+def _in_force(row: dict[str, Any], today: str) -> Prices:
+    begun = [change for change in row.get("later", ()) if change["since"] <= today]
+    prices = begun[-1] if begun else row
+    return {key: prices[key] for key in (*_PRICE_KEYS, "tiers") if key in prices}
+
+
+def _read_json(path: str | os.PathLike[str]) -> Any:
+    import json
+
+    try:
+        with open(os.fspath(path), encoding="utf-8-sig") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise PricingError(f"cannot read prices from {os.fspath(path)!r}: {error}") from error
+
+
+def _checked(prices: Any) -> dict[str, Prices]:
+    if not isinstance(prices, Mapping):
+        raise PricingError(f"prices are a {type(prices).__name__}; expected a dict of model names")
+    return {name: _checked_model(name, row) for name, row in prices.items()}
+
+
+def _checked_model(name: Any, row: Any) -> Prices:
+    if not isinstance(name, str) or not name.strip():
+        raise PricingError(f"{name!r} has a price but is no model name; expected a string")
+    prices = _checked_row(f"the price of {name!r}", row, (*_PRICE_KEYS, "tiers"))
+    for key in ("input", "output"):
+        if key not in prices:
+            raise PricingError(f"the price of {name!r} has no {key!r}; add it, 0 where it is free")
+    return prices
+
+
+def _checked_row(what: str, row: Any, keys: tuple[str, ...]) -> Prices:
+    if not isinstance(row, Mapping):
+        raise PricingError(f"{what} is {row!r}; expected a dict with {', '.join(keys)}")
+    for key in row:
+        if key not in keys:
+            raise PricingError(f"{what} has the unknown key {key!r}; expected {', '.join(keys)}")
+    return {key: _checked_value(what, key, value) for key, value in row.items()}
+
+
+def _checked_value(what: str, key: str, value: Any) -> Any:
+    if key == "tiers":
+        return _checked_tiers(what, value)
+    if key == "above":
+        if type(value) is int and value >= 0:
+            return value
+        raise PricingError(f"{what}: 'above' is {value!r}; expected a number of tokens")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and 0 <= value <= _MAX_USD:  # so neither NaN nor infinite
+        return float(value)
+    raise PricingError(f"{what}: {key!r} is {value!r}; expected USD per million tokens, 0 or more")
+
+
+def _checked_tiers(what: str, tiers: Any) -> list[Prices]:
+    if not isinstance(tiers, list | tuple):
+        raise PricingError(f"{what}: 'tiers' is {tiers!r}; expected a list of dicts with 'above'")
+    checked = [
+        _checked_row(f"{what}, in 'tiers',", tier, ("above", *_PRICE_KEYS)) for tier in tiers
+    ]
+    if any("above" not in tier for tier in checked):
+        raise PricingError(
+            f"{what}: a tier has no 'above'; add the prompt size that it starts over"
+        )
+    return checked
+
+
+_lock = RLock()  # reentrant: a stream that is garbage-collected meanwhile looks its price up too
+keep_free_over_fork(_lock)
+_book: _Book | None = None
+_pricing: dict[str, Prices] | None = None
+_warned: dict[str, object] = {}
+
+if not TYPE_CHECKING:  # mypy would believe in any attribute of a module with __getattr__
+
+    def __getattr__(name):
+        global _pricing
+        if name != "PRICING":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with _lock:
+            if _pricing is None:
+                _pricing = copy.deepcopy(_loaded_book().listed)
+            return _pricing

@@ -1,0 +1,212 @@
+"""The contract of a store: nineteen methods, no SQL. What Monitor and the dashboard stand on.
+
+Write these for DynamoDB, MongoDB or a dict, and everything above works with it. All are
+synchronous and may be called from many threads at once. Money is USD as float, durations are
+milliseconds, times are ISO 8601 strings in UTC ("2026-11-30T18:00:00.000000Z").
+
+A "call" is a token record of kind "chat", whatever its status.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from pywrapai import Message, ToolCall, ToolResult
+
+Status: TypeAlias = Literal["ok", "error", "interrupted", "cancelled"]
+Row: TypeAlias = dict[str, Any]
+
+
+class StoreError(Exception):
+    """The database cannot be opened, read or written; its own error is the `__cause__`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRecord:
+    """One row of `conversations`."""
+
+    user_id: str
+    session_id: str
+    role: Literal["user", "assistant", "tool_call", "tool_result"]
+    content: str
+    rag_context: list[dict[str, Any]] | None = None
+    """On user rows: the chunks sent, each `{"text", "score", "doc_id", "metadata"}`."""
+    system_prompt: str | None = None
+    """On user rows: the system prompt at the time of the call."""
+    history_count: int | None = None
+    """On user rows: how many turns of history were sent."""
+    status: Status = "ok"
+    """"interrupted" on an answer whose reader left before its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecord:
+    """One row of `token_records`: one model call, also one that failed."""
+
+    user_id: str
+    session_id: str
+    model: str
+    provider: str = ""
+    kind: Literal["chat", "embedding"] = "chat"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float = 0.0
+    priced: bool = True
+    cached: bool = False
+    """Answered from the response cache; costs 0."""
+    duration_ms: float = 0.0
+    ttft_ms: float | None = None
+    """Time to the first chunk, for streams."""
+    status: Status = "ok"
+    error_type: str | None = None
+    error_message: str | None = None
+    partial: str | None = None
+    """What had arrived of a stream that the server broke; never part of the history."""
+    request_id: str | None = None
+    """The provider's id; may repeat or be missing."""
+    prompt_name: str | None = None
+    prompt_version: str | None = None
+
+
+class BaseStore(ABC):
+    """Where conversations, token records, tool calls, prompts and user settings are kept."""
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Group this thread's writes: all are kept or none. A store may leave this out."""
+        yield
+
+    def close(self) -> None:
+        """Give back connections. A store may leave this out."""
+
+    # Writes
+
+    @abstractmethod
+    def save_message(self, record: MessageRecord) -> None:
+        """Append one row to a conversation."""
+
+    @abstractmethod
+    def save_token_record(self, record: TokenRecord) -> None:
+        """Append one model call."""
+
+    @abstractmethod
+    def save_tool_step(
+        self,
+        user_id: str,
+        session_id: str,
+        turn_num: int,
+        calls: Sequence[ToolCall],
+        results: Sequence[ToolResult],
+        durations_ms: Sequence[float | None] = (),
+    ) -> None:
+        """Append one row per tool call of one agent turn; results are matched by call id."""
+
+    # Reads
+
+    @abstractmethod
+    def load_history(
+        self, user_id: str, session_id: str, max_turns: int | None = 20
+    ) -> list[Message]:
+        """The newest `max_turns` turns, oldest first: USER and ASSISTANT messages alone.
+
+        A turn is a user message and its answer. None loads all, 0 nothing.
+        """
+
+    @abstractmethod
+    def get_session_token_records(self, user_id: str, session_id: str) -> list[Row]:
+        """Every token record of one session in the order of writing, as TokenRecord's fields
+        with `id` and `created_at`.
+        """
+
+    # Prompt registry
+
+    @abstractmethod
+    def save_prompt(
+        self, name: str, version: str, text: str | None = None, is_active: bool = False
+    ) -> None:
+        """Save or replace a version; `is_active` makes it the only active one of its name.
+
+        `text=None` promotes a version that is there. KeyError if it is not.
+        """
+
+    @abstractmethod
+    def get_prompt(self, name: str, version: str = "active") -> str:
+        """The text of a version; "active" is the promoted one. KeyError if there is none."""
+
+    @abstractmethod
+    def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:
+        """Pin a user to a version. KeyError if there is no such version."""
+
+    @abstractmethod
+    def get_user_prompt_version(self, user_id: str, prompt_name: str) -> str | None:
+        """The version that a user is pinned to, if any."""
+
+    # Dashboard queries
+
+    @abstractmethod
+    def get_overview(self) -> Row:
+        """Of all time: `calls`, `errors`, `unpriced_calls`, `embeddings`, `cost_usd` (embeddings
+        included), `input_tokens`, `output_tokens`, `total_tokens`, `users`, `sessions`,
+        `avg_duration_ms`, `first_at`, `last_at` (None where there is nothing yet).
+        """
+
+    @abstractmethod
+    def get_today(self, tz: str = "UTC") -> Row:
+        """The same keys as `get_overview` since midnight in `tz`."""
+
+    @abstractmethod
+    def get_cost_over_time(self, days: int = 7, tz: str = "UTC") -> list[Row]:
+        """The last `days` days in `tz`, today included, oldest first and none left out:
+        `date` ("2026-11-30"), `calls`, `cost_usd`, `input_tokens`, `output_tokens`.
+        """
+
+    @abstractmethod
+    def get_model_usage(self) -> list[Row]:
+        """Per model, dearest first: `model`, `provider`, `kind`, `calls`, `errors`,
+        `input_tokens`, `output_tokens`, `cost_usd`, `avg_duration_ms`, `unpriced_calls`.
+        """
+
+    @abstractmethod
+    def get_users(self) -> list[Row]:
+        """Per user, dearest first: `user_id`, `sessions`, `calls`, `errors`, `total_tokens`,
+        `cost_usd`, `last_at`.
+        """
+
+    @abstractmethod
+    def get_sessions(self, user_id: str | None = None) -> list[Row]:
+        """Per session, newest first: `user_id`, `session_id`, `calls`, `errors`, `turns`,
+        `total_tokens`, `cost_usd`, `first_at`, `last_at`.
+        """
+
+    @abstractmethod
+    def get_recent_queries(self, limit: int = 20) -> list[Row]:
+        """The newest token records, newest first, in the form of `get_session_token_records`."""
+
+    @abstractmethod
+    def get_conversation(self, user_id: str, session_id: str) -> list[Row]:
+        """Every row of one session in the order of writing, tool rows included, as
+        MessageRecord's fields with `id` and `created_at`.
+        """
+
+    @abstractmethod
+    def get_tool_usage(self, user_id: str | None = None) -> list[Row]:
+        """Per tool, most used first: `tool_name`, `calls`, `successes`, `errors`,
+        `avg_duration_ms`.
+        """
+
+    # Maintenance
+
+    @abstractmethod
+    def purge_before(self, days: int) -> int:
+        """Delete conversations, token records and tool calls older than `days` days.
+
+        Returns how many rows went. ValueError if `days` is below 1.
+        """

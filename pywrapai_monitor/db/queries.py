@@ -1,0 +1,308 @@
+"""What the dashboard and the history ask, as statements built once and functions of a connection.
+
+The figures come from the `*_totals` tables. Sums arrive as int, Decimal or None, depending on the
+database, and leave as int and float.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta, tzinfo
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, desc, distinct, func, select
+from sqlalchemy.sql.elements import ColumnElement
+
+from pywrapai.core.base import Message, Role
+from pywrapai_monitor.db import codec, rows
+from pywrapai_monitor.db.base import Row
+from pywrapai_monitor.db.days import midnight
+from pywrapai_monitor.db.tables import (
+    ALL_TIME,
+    BUCKET_US,
+    conversations,
+    session_totals,
+    token_records,
+    tool_totals,
+    usage_totals,
+)
+
+_DIALOGUE = ("user", "assistant")
+_FOREVER = 2**62
+
+_message, _record = conversations.c, token_records.c
+_usage, _session, _tool = usage_totals.c, session_totals.c, tool_totals.c
+
+
+def _sum(column: ColumnElement[Any], name: str | None = None) -> ColumnElement[Any]:
+    return func.sum(column).label(name or column.name)
+
+
+_IN_CONVERSATION = (
+    _message.user_id == bindparam("user_id"),
+    _message.session_id == bindparam("session_id"),
+)
+_HISTORY_START = (
+    select(_message.id)
+    .where(*_IN_CONVERSATION, _message.role == "user")
+    .order_by(_message.id.desc())
+    .limit(1)
+    .offset(bindparam("skip"))
+    .scalar_subquery()
+)
+_HISTORY = (
+    select(_message.role, _message.content)
+    .where(*_IN_CONVERSATION, _message.role.in_(_DIALOGUE))
+    .order_by(_message.id)
+)
+_NEWEST_HISTORY = _HISTORY.where(_message.id >= func.coalesce(_HISTORY_START, 0))
+
+
+def history(conn: Connection, user_id: str, session_id: str, turns: int | None) -> list[Message]:
+    """The newest turns, oldest first, read from the end of the session."""
+    asked = {"user_id": user_id, "session_id": session_id}
+    if turns is None:
+        found = conn.execute(_HISTORY, asked)
+    else:
+        found = conn.execute(_NEWEST_HISTORY, {**asked, "skip": turns - 1})
+    return [Message(Role(role), rows.as_text(content)) for role, content in found]
+
+
+_CONVERSATION = select(conversations).where(*_IN_CONVERSATION).order_by(_message.id)
+
+
+def conversation(conn: Connection, user_id: str, session_id: str) -> list[Row]:
+    """Every row of one session."""
+    found = conn.execute(_CONVERSATION, {"user_id": user_id, "session_id": session_id})
+    return [rows.message_from_row(row) for row in found.mappings()]
+
+
+_SESSION_RECORDS = (
+    select(token_records)
+    .where(_record.user_id == bindparam("user_id"), _record.session_id == bindparam("session_id"))
+    .order_by(_record.id)
+)
+_RECENT_RECORDS = select(token_records).order_by(_record.id.desc()).limit(bindparam("limit"))
+
+
+def session_records(conn: Connection, user_id: str, session_id: str) -> list[Row]:
+    """Every token record of one session."""
+    found = conn.execute(_SESSION_RECORDS, {"user_id": user_id, "session_id": session_id})
+    return [rows.record_from_row(row) for row in found.mappings()]
+
+
+def recent_records(conn: Connection, limit: int) -> list[Row]:
+    """The newest token records."""
+    found = conn.execute(_RECENT_RECORDS, {"limit": limit})
+    return [rows.record_from_row(row) for row in found.mappings()]
+
+
+_USAGE_SUMS = (
+    _sum(_usage.calls),
+    _sum(_usage.errors),
+    _sum(_usage.unpriced),
+    _sum(_usage.input_tokens),
+    _sum(_usage.output_tokens),
+    _sum(_usage.cost),
+    _sum(_usage.duration_ms),
+)
+_USAGE_BY_KIND = (
+    select(_usage.kind, *_USAGE_SUMS)
+    .where(_usage.bucket.between(bindparam("first"), bindparam("last")))
+    .group_by(_usage.kind)
+)
+_SINCE = bindparam("since")
+_SPAN = select(
+    select(func.min(_record.created_at)).where(_record.created_at >= _SINCE).scalar_subquery(),
+    select(func.max(_record.created_at)).where(_record.created_at >= _SINCE).scalar_subquery(),
+)
+_ACTIVE = select(func.count(), func.count(distinct(_session.user_id))).where(
+    _session.last_at >= _SINCE
+)
+
+
+def overview(conn: Connection, since_us: int | None = None) -> Row:
+    """The figures of all time or, with `since_us`, those since then."""
+    buckets = {"first": ALL_TIME, "last": ALL_TIME}
+    if since_us is not None:
+        buckets = {"first": since_us // BUCKET_US, "last": _FOREVER}
+    by_kind = list(conn.execute(_USAGE_BY_KIND, buckets).mappings())
+    since = {"since": since_us or 0}
+    sessions, users = conn.execute(_ACTIVE, since).one()
+    first_at, last_at = conn.execute(_SPAN, since).one()
+    chats = [row for row in by_kind if row["kind"] == "chat"]
+    calls = _total(chats, "calls")
+    input_tokens, output_tokens = _total(by_kind, "input_tokens"), _total(by_kind, "output_tokens")
+    return {
+        "calls": calls,
+        "errors": _total(chats, "errors"),
+        "unpriced_calls": _total(chats, "unpriced"),
+        "embeddings": _total(by_kind, "calls") - calls,
+        "cost_usd": codec.cost_usd(_total(by_kind, "cost")),
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
+        "users": int(users),
+        "sessions": int(sessions),
+        "avg_duration_ms": _average(sum(row["duration_ms"] for row in chats), calls),
+        "first_at": codec.iso_time_or_none(first_at),
+        "last_at": codec.iso_time_or_none(last_at),
+    }
+
+
+def _total(found: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(int(row[name]) for row in found)
+
+
+def _average(total: float | None, number: int) -> float:
+    """0.0 of nothing; rounding that a purge left behind never shows as a negative duration."""
+    return max(float(total or 0.0), 0.0) / number if number else 0.0
+
+
+_USAGE_BY_BUCKET = (
+    select(_usage.bucket, _usage.kind, *_USAGE_SUMS)
+    .where(_usage.bucket >= bindparam("first"))
+    .group_by(_usage.bucket, _usage.kind)
+)
+_PER_DAY = ("calls", "cost", "input_tokens", "output_tokens")
+
+
+def cost_over_time(conn: Connection, days: Sequence[date], zone: tzinfo) -> list[Row]:
+    """One row per day of `days`, which follow each other and end today."""
+    starts = [midnight(day, zone) // BUCKET_US for day in days]
+    end = midnight(days[-1] + timedelta(days=1), zone) // BUCKET_US
+    sums = [dict.fromkeys(_PER_DAY, 0) for _ in days]
+    for row in conn.execute(_USAGE_BY_BUCKET, {"first": starts[0]}).mappings():
+        if row["bucket"] < end:  # a clock that was wrong once may have left rows in the future
+            _add_bucket(sums[bisect_right(starts, row["bucket"]) - 1], row)
+    return [
+        {
+            "date": day.isoformat(),
+            "calls": total["calls"],
+            "cost_usd": codec.cost_usd(total["cost"]),
+            "input_tokens": total["input_tokens"],
+            "output_tokens": total["output_tokens"],
+        }
+        for day, total in zip(days, sums, strict=True)
+    ]
+
+
+def _add_bucket(day: dict[str, int], row: Mapping[str, Any]) -> None:
+    for name in _PER_DAY:
+        if name != "calls" or row["kind"] == "chat":
+            day[name] += int(row[name])
+
+
+_USAGE_BY_MODEL = (
+    select(_usage.model, _usage.provider, _usage.kind, *_USAGE_SUMS)
+    .where(_usage.bucket == ALL_TIME)
+    .group_by(_usage.model, _usage.provider, _usage.kind)
+    .having(func.sum(_usage.calls) > 0)
+    .order_by(desc("cost"), desc("calls"), _usage.model, _usage.provider, _usage.kind)
+)
+
+
+def model_usage(conn: Connection) -> list[Row]:
+    """Per model, dearest first."""
+    return [
+        {
+            "model": row["model"],
+            "provider": row["provider"],
+            "kind": row["kind"],
+            "calls": int(row["calls"]),
+            "errors": int(row["errors"]),
+            "input_tokens": int(row["input_tokens"]),
+            "output_tokens": int(row["output_tokens"]),
+            "cost_usd": codec.cost_usd(row["cost"]),
+            "avg_duration_ms": _average(row["duration_ms"], int(row["calls"])),
+            "unpriced_calls": int(row["unpriced"]),
+        }
+        for row in conn.execute(_USAGE_BY_MODEL).mappings()
+    ]
+
+
+_USERS = (
+    select(
+        _session.user_id,
+        func.count().label("sessions"),
+        _sum(_session.calls),
+        _sum(_session.errors),
+        _sum(_session.total_tokens),
+        _sum(_session.cost),
+        func.max(_session.last_at).label("last_at"),
+    )
+    .group_by(_session.user_id)
+    .order_by(desc("cost"), desc("calls"), _session.user_id)
+)
+
+
+def users(conn: Connection) -> list[Row]:
+    """Per user, dearest first."""
+    return [
+        {
+            "user_id": row["user_id"],
+            "sessions": int(row["sessions"]),
+            "calls": int(row["calls"]),
+            "errors": int(row["errors"]),
+            "total_tokens": int(row["total_tokens"]),
+            "cost_usd": codec.cost_usd(row["cost"]),
+            "last_at": codec.iso_time(row["last_at"]),
+        }
+        for row in conn.execute(_USERS).mappings()
+    ]
+
+
+_SESSIONS = select(session_totals).order_by(
+    _session.last_at.desc(), _session.user_id, _session.session_id
+)
+_USER_SESSIONS = _SESSIONS.where(_session.user_id == bindparam("user_id"))
+
+
+def sessions(conn: Connection, user_id: str | None) -> list[Row]:
+    """Per session, newest first."""
+    statement = _SESSIONS if user_id is None else _USER_SESSIONS
+    return [
+        {
+            "user_id": row["user_id"],
+            "session_id": row["session_id"],
+            "calls": int(row["calls"]),
+            "errors": int(row["errors"]),
+            "turns": int(row["turns"]),
+            "total_tokens": int(row["total_tokens"]),
+            "cost_usd": codec.cost_usd(row["cost"]),
+            "first_at": codec.iso_time(row["first_at"]),
+            "last_at": codec.iso_time(row["last_at"]),
+        }
+        for row in conn.execute(statement, {"user_id": user_id}).mappings()
+    ]
+
+
+_TOOLS = (
+    select(
+        _tool.tool_name,
+        _sum(_tool.calls),
+        _sum(_tool.errors),
+        _sum(_tool.timed),
+        _sum(_tool.duration_ms),
+    )
+    .group_by(_tool.tool_name)
+    .having(func.sum(_tool.calls) > 0)
+    .order_by(desc("calls"), _tool.tool_name)
+)
+_USER_TOOLS = _TOOLS.where(_tool.user_id == bindparam("user_id"))
+
+
+def tool_usage(conn: Connection, user_id: str | None) -> list[Row]:
+    """Per tool, most used first."""
+    statement = _TOOLS if user_id is None else _USER_TOOLS
+    return [
+        {
+            "tool_name": row["tool_name"],
+            "calls": int(row["calls"]),
+            "successes": int(row["calls"]) - int(row["errors"]),
+            "errors": int(row["errors"]),
+            "avg_duration_ms": _average(row["duration_ms"], int(row["timed"])),
+        }
+        for row in conn.execute(statement, {"user_id": user_id}).mappings()
+    ]

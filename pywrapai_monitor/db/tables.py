@@ -1,0 +1,207 @@
+"""The schema, one for all databases: five tables of rows, three of running totals, one version.
+
+The five tables hold what happened. The `*_totals` tables hold nothing that cannot be computed from
+them; they are kept in the same transaction as the rows, so that a dashboard over a million calls
+reads hundreds of rows and not a million.
+
+- Times are BIGINT microseconds since 1970 in UTC. They compare alike on every database, and no
+  session time zone, driver or column type can shift them.
+- Money is BIGINT in units of 1e-10 USD (`COST_UNITS` to the dollar). A price is a few decimals per
+  million tokens, so this holds the cost of a call exactly; integer sums are exact and the same in
+  any order, where float sums are neither; and 64 bits reach 900 million dollars.
+- Ids are at most `KEY_LENGTH` characters, which utf8mb4 indexes on MySQL allow, and binary there:
+  its usual collations hold alice, ALICE and alicé to be one user.
+- The long columns of a row come last: SQLite then reads the short ones without the pages behind.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine
+
+SCHEMA_VERSION = 4
+KEY_LENGTH = 191
+COST_UNITS = 10**10
+BUCKET_US = 15 * 60 * 1_000_000
+"""Every time zone is a multiple of a quarter of an hour from UTC, so a day is whole buckets."""
+ALL_TIME = -1
+"""The bucket that sums up all others."""
+
+
+def _varchar(length: int) -> TypeEngine[str]:
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(exact, "mysql", "mariadb")
+
+
+_KEY = _varchar(KEY_LENGTH)
+_WORD = _varchar(32)
+_BODY = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself there
+
+metadata = MetaData()
+
+
+def _id() -> Column[int]:
+    return Column("id", _ROW_ID, primary_key=True, autoincrement=True)
+
+
+def _key(name: str, *, primary_key: bool = False) -> Column[str]:
+    return Column(name, _KEY, primary_key=primary_key, nullable=False)
+
+
+def _whole(name: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False)
+
+
+def _table(name: str, *parts: Column[str] | Column[int] | Column[float] | Index) -> Table:
+    return Table(name, metadata, *parts, mysql_engine="InnoDB", mysql_charset="utf8mb4")
+
+
+conversations = _table(
+    "conversations",
+    _id(),
+    _key("user_id"),
+    _key("session_id"),
+    Column("role", _WORD, nullable=False),
+    Column("status", _WORD, nullable=False),
+    _whole("created_at"),
+    Column("history_count", Integer),
+    Column("content", _BODY, nullable=False),
+    Column("rag_context", _BODY),
+    Column("system_prompt", _BODY),
+    # With the role at its end, the n-th newest question of a session is found in the index alone.
+    Index("ix_conversations_session", "user_id", "session_id", "id", "role"),
+    Index("ix_conversations_time", "created_at"),
+)
+
+token_records = _table(
+    "token_records",
+    _id(),
+    _key("user_id"),
+    _key("session_id"),
+    _whole("created_at"),
+    _key("model"),
+    _key("provider"),
+    Column("kind", _WORD, nullable=False),
+    Column("status", _WORD, nullable=False),
+    _whole("input_tokens"),
+    _whole("output_tokens"),
+    _whole("cache_read_tokens"),
+    _whole("cache_write_tokens"),
+    _whole("reasoning_tokens"),
+    _whole("cost"),
+    Column("priced", Boolean, nullable=False),
+    Column("cached", Boolean, nullable=False),
+    Column("duration_ms", Double, nullable=False),
+    Column("ttft_ms", Double),
+    Column("error_type", _KEY),
+    Column("request_id", _KEY),
+    Column("prompt_name", _KEY),
+    Column("prompt_version", _KEY),
+    Column("error_message", _BODY),
+    Column("partial", _BODY),
+    Index("ix_token_records_session", "user_id", "session_id", "id"),
+    Index("ix_token_records_time", "created_at"),
+)
+
+tool_calls = _table(
+    "tool_calls",
+    _id(),
+    _key("user_id"),
+    _key("session_id"),
+    Column("turn_num", Integer, nullable=False),
+    _key("tool_name"),
+    _key("call_id"),
+    Column("status", _WORD, nullable=False),
+    _whole("created_at"),
+    Column("duration_ms", Double),
+    Column("arguments", _BODY, nullable=False),
+    Column("result", _BODY),
+    Column("error", _BODY),
+    Index("ix_tool_calls_session", "user_id", "session_id", "id"),
+    Index("ix_tool_calls_time", "created_at"),
+)
+
+system_prompts = _table(
+    "system_prompts",
+    _id(),
+    _key("name"),
+    _key("version"),
+    Column("is_active", Boolean, nullable=False),
+    _whole("created_at"),
+    _whole("updated_at"),
+    Column("text", _BODY, nullable=False),
+)
+system_prompts.append_constraint(UniqueConstraint("name", "version", name="uq_system_prompts"))
+
+user_settings = _table(
+    "user_settings",
+    _id(),
+    _key("user_id"),
+    _key("prompt_name"),
+    _key("prompt_version"),
+    _whole("updated_at"),
+)
+user_settings.append_constraint(UniqueConstraint("user_id", "prompt_name", name="uq_user_settings"))
+
+usage_totals = _table(
+    "usage_totals",
+    Column("bucket", BigInteger, primary_key=True, autoincrement=False),
+    # One hot row would queue up all writers of a server; it may spread them over several lanes.
+    Column("lane", SmallInteger, primary_key=True, autoincrement=False),
+    _key("provider", primary_key=True),
+    _key("model", primary_key=True),
+    Column("kind", _WORD, primary_key=True),
+    _whole("calls"),
+    _whole("errors"),
+    _whole("unpriced"),
+    _whole("input_tokens"),
+    _whole("output_tokens"),
+    _whole("cost"),
+    Column("duration_ms", Double, nullable=False),
+)
+
+session_totals = _table(
+    "session_totals",
+    _key("user_id", primary_key=True),
+    _key("session_id", primary_key=True),
+    _whole("row_count"),
+    _whole("calls"),
+    _whole("errors"),
+    _whole("turns"),
+    _whole("total_tokens"),
+    _whole("cost"),
+    _whole("first_at"),
+    _whole("last_at"),
+    Index("ix_session_totals_time", "last_at", "user_id"),
+)
+
+tool_totals = _table(
+    "tool_totals",
+    _key("user_id", primary_key=True),
+    _key("tool_name", primary_key=True),
+    _whole("calls"),
+    _whole("errors"),
+    _whole("timed"),
+    Column("duration_ms", Double, nullable=False),
+)
+
+schema_info = _table(
+    "schema_info",
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+)
