@@ -69,7 +69,7 @@ def _rebuild(cls: type[PyWrapAIError], message: str, facts: dict[str, Any]) -> P
 
 
 class ConfigurationError(PyWrapAIError):
-    """What the program was given cannot work: a missing file, a setting that contradicts another."""
+    """What the program was given cannot work: a missing file, settings that contradict."""
 
 
 class MissingDependencyError(ConfigurationError, ImportError):
@@ -122,7 +122,7 @@ class ProviderConnectionError(ProviderError):
 
 
 class ServerError(ProviderError):
-    """The provider answered with a failure of its own (5xx, overloaded) or with something that is not its API."""
+    """The provider failed (5xx, overloaded), or answered with something that is not its API."""
 
     retryable = True
 

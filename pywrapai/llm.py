@@ -20,7 +20,9 @@ from pywrapai.tokens import TokenTracker, price_call
 
 T = TypeVar("T")
 Y = TypeVar("Y")
-_OF_THE_LLM = frozenset({"model", "provider", "api_key", "base_url", "system_prompt", "max_retries"})
+_OF_THE_LLM = frozenset(
+    {"model", "provider", "api_key", "base_url", "system_prompt", "max_retries"}
+)
 
 
 class LLM:
@@ -103,7 +105,8 @@ class LLM:
             ValueError: for input that no provider could take, before any network.
             ProviderError: one of its kinds, when the call failed for good.
         """
-        return flow.run(self.chat_flow(self.request(messages, tools, tool_choice, **overrides)))
+        request = self.request(messages, tools, tool_choice, **overrides)
+        return flow.run(self.chat_flow(request))
 
     async def achat(
         self,
@@ -113,7 +116,9 @@ class LLM:
         **overrides: Any,
     ) -> LLMResponse:
         """`chat`, awaited."""
-        return await flow.arun(self.chat_flow(self.request(messages, tools, tool_choice, **overrides)))
+        return await flow.arun(
+            self.chat_flow(self.request(messages, tools, tool_choice, **overrides))
+        )
 
     def stream(self, messages: MessageInput, **overrides: Any) -> TextStream:
         """Ask, and read the answer's text as it comes; its `.response` has the rest at the end.
@@ -182,9 +187,7 @@ class LLM:
             raise
         return self._account(response, _ms_since(started))
 
-    def stream_flow(
-        self, request: Request, record: StreamRecord
-    ) -> StreamFlow[StreamEvent, None]:
+    def stream_flow(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
         """`stream` as a flow, with all events, for a layer above that adds to it."""
         provider = self._provider
         try:

@@ -55,12 +55,16 @@ def _serve(monitor: Monitor, arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pywrapai_monitor", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m pywrapai_monitor", description="Record model calls, and look at them."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("demo", help="a recorded talk with a local model; needs no key")
     command.set_defaults(run=demo)
-    command.add_argument("--no-serve", dest="serve", action="store_false", help="end after the talk")
+    command.add_argument(
+        "--no-serve", dest="serve", action="store_false", help="end after the talk"
+    )
     _add_server_options(command, default_db="pywrapai_demo.db")
 
     command = commands.add_parser("serve", help="the dashboard of a database")

@@ -46,7 +46,9 @@ def _to_message(item: Message | Mapping[str, Any]) -> Message:
         return _checked(item)
     if isinstance(item, Mapping):
         return _from_dict(item)
-    raise TypeError(f"a message must be a Message or a dict with role and content, not {item!r:.80}")
+    raise TypeError(
+        f"a message must be a Message or a dict with role and content, not {item!r:.80}"
+    )
 
 
 def _checked(message: Message) -> Message:
@@ -54,7 +56,9 @@ def _checked(message: Message) -> Message:
     if role not in _KNOWN:
         raise ValueError(f"unknown role {role!r}: expected one of {_ROLES}")
     if not isinstance(message.content, str):
-        raise TypeError(f"the content of a {role} message must be text, not {message.content!r:.80}")
+        raise TypeError(
+            f"the content of a {role} message must be text, not {message.content!r:.80}"
+        )
     if role == "tool" and message.tool_result is None:
         raise ValueError(
             "a TOOL message needs its tool_result: Message(Role.TOOL, text, "

@@ -12,7 +12,7 @@ from pywrapai.core.flow import Emit
 
 
 class StreamRecord:
-    """What one stream has produced so far. Its flow fills it; its reader and the monitor read it."""
+    """What a stream has produced so far: filled by its flow, read by its reader and the monitor."""
 
     __slots__ = ("_started", "first_chunk_at", "response")
 
@@ -75,7 +75,10 @@ class TextStream(Iterator[str]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -106,6 +109,9 @@ class AsyncTextStream(AsyncIterator[str]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         await self.aclose()

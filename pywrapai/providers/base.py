@@ -70,7 +70,7 @@ class BaseLLM(ABC):
     def astream(self, messages: list[Message], **settings: Any) -> AsyncIterator[str | StreamEnd]:
         """`stream`, awaited."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # nothing to do is a good default
         """Give back what the provider holds open. May be called twice."""
 
     async def aclose(self) -> None:

@@ -63,9 +63,7 @@ def from_status(
     text = f"{said or 'no message'} (HTTP {status}{f', {code}' if code else ''})"
     if kind in _ADVICE:
         text = f"{text}; {_ADVICE[kind]}"
-    error = kind(
-        redacted(text, key), status_code=status, request_id=headers.get("x-request-id")
-    )
+    error = kind(redacted(text, key), status_code=status, request_id=headers.get("x-request-id"))
     if (wait := retry_after(headers)) is not None:
         error.retry_after = wait
     error.retryable = _retryable(status, code, kind, headers)

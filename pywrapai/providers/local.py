@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pywrapai.core.extras import needs
+from pywrapai.core.process import after_fork_in_child
 from pywrapai.exceptions import ConfigurationError, MissingDependencyError
 from pywrapai.providers.openai import OpenAIProvider
 from pywrapai.providers.wire import Reply
@@ -102,6 +103,10 @@ def _start(path: Path, name: str) -> xllamacpp.Server:
     params.n_ctx = CONTEXT_TOKENS
     params.use_jinja = True  # the chat template that comes with the model
     params.verbosity = 0  # llama.cpp would log every request to stderr
+    # Its threads wait for each other by spinning: one thread too many for the cores that are
+    # free makes it fifty times slower, one too few hardly matters.
+    for threads in (params.cpuparams, params.cpuparams_batch):
+        threads.n_threads = max(1, (os.cpu_count() or 1) // 2)
     try:
         return xllamacpp.Server(params)
     except Exception as error:
@@ -115,4 +120,4 @@ def _after_fork() -> None:
     _servers.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_after_fork)

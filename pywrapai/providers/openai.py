@@ -17,7 +17,6 @@ from pywrapai.core.base import (
     LLMResponse,
     Message,
     Request,
-    Role,
     StreamEvent,
     TextDelta,
     ThinkingDelta,

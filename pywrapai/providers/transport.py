@@ -7,11 +7,13 @@ which lives in the pool that it uses.
 
 from __future__ import annotations
 
-import os
+import atexit
 import threading
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
+
+from pywrapai.core.process import after_fork_in_child
 
 if TYPE_CHECKING:
     import ssl
@@ -115,4 +117,10 @@ def _after_fork() -> None:
     _owners.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _at_exit() -> None:
+    if _pool is not None:
+        _pool.http.close()
+
+
+after_fork_in_child(_after_fork)
+atexit.register(_at_exit)

@@ -205,9 +205,7 @@ class WireProvider(BaseLLM):
         return Request(self.model, tuple(messages), tools, tool_choice, settings)
 
 
-def _events(
-    reply: Reply, decoder: Decoder, record: StreamRecord
-) -> StreamFlow[StreamEvent, None]:
+def _events(reply: Reply, decoder: Decoder, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
     read, _ = reading(reply.iter_bytes, reply.aiter_bytes)
     while (chunk := (yield read)) is not None:
         for event in decoder.feed(chunk):

@@ -11,9 +11,9 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pywrapai.exceptions import ConfigurationError
 
@@ -24,22 +24,13 @@ Prices: TypeAlias = dict[str, Any]
 
 if TYPE_CHECKING:
     PRICING: dict[str, Prices]
-    """Every known model, the user's own included. A copy: what is changed in it changes no cost,
-    that takes `load_user_pricing`.
-    """
+    """Every known model, the user's own included. To change a price, call `load_user_pricing`."""
 
 _PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
+_FREE: Prices = {"input": 0.0, "output": 0.0}
 _LOCAL_PROVIDERS = frozenset({"local", "ollama", "lmstudio", "stub"})
-_PROVIDER_ALIASES = {
-    "gemini": "google",
-    "vertex-ai": "google",
-    "xai": "x-ai",
-    "mistralai": "mistral",
-    "together-ai": "together",
-    "fireworks-ai": "fireworks",
-}
-_ROUTES = frozenset({"models", "publishers", "openrouter", "azure"})
-"""What may stand before a slash in a model's name, besides the providers."""
+_OTHER_NAMES = {"gemini": "google", "vertex": "google", "xai": "x-ai", "mistralai": "mistral"}
+_ROUTES = frozenset({"models", "publishers", "openrouter", "azure"})  # heads of "models/gpt-4o"
 
 _MONTH_DAY = (r"(?:0[1-9]|1[0-2])", r"(?:0[1-9]|[12]\d|3[01])")
 _DATE = rf"20\d\d(?:-{'-'.join(_MONTH_DAY)}|{''.join(_MONTH_DAY)})"
@@ -139,8 +130,7 @@ def load_user_pricing(source: str | os.PathLike[str] | Mapping[str, Any]) -> Non
     """Add prices and override shipped ones, from a dict or a JSON file, for this process.
 
     The form is that of `PRICING`. A price also holds for the dated snapshots of its name, and at
-    every provider but the local ones, which cost nothing. PricingError, a ConfigurationError and
-    a ValueError, names the model and the key that are wrong; nothing is taken then.
+    every provider but the local ones. PricingError names what is wrong; nothing is taken then.
     """
     global _book
     prices = _checked(source if isinstance(source, Mapping) else _read_json(source))
@@ -158,8 +148,7 @@ def keep_free_over_fork(lock: Any) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rates:
+class _Rates(NamedTuple):  # not a dataclass, which takes a millisecond to import
     input: float
     output: float
     cache_read: float
@@ -171,8 +160,7 @@ class _Rates:
         return cls(*((full | prices)[key] for key in _PRICE_KEYS))
 
 
-@dataclass(frozen=True, slots=True)
-class _Price:
+class _Price(NamedTuple):
     base: _Rates
     tiers: tuple[tuple[int, _Rates], ...] = ()
     """Thresholds and the rates above them, the highest first."""
@@ -190,62 +178,58 @@ class _Price:
         return self.base
 
 
-_FREE = _Price(_Rates(0.0, 0.0, 0.0, 0.0))
+class _Table(NamedTuple):
+    """Prices under names, as spelled and in lower case, and under beginnings of names."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """Prices under names in lower case, and under beginnings of names."""
-
-    exact: dict[str, Prices] = field(default_factory=dict)
-    prefixes: dict[str, Prices] = field(default_factory=dict)
+    exact: dict[str, Prices]
+    prefixes: dict[str, Prices]
 
     def enter(self, names: Iterable[str], prefixes: Iterable[str], prices: Prices) -> None:
         for name in names:
+            self.exact.setdefault(name, prices)
             self.exact.setdefault(name.lower(), prices)
         for prefix in prefixes:
             self.prefixes.setdefault(prefix.lower(), prices)
 
     def find(self, name: str) -> Prices | None:
-        prices = self.exact.get(name) or self.exact.get(re.sub(_SNAPSHOT, "", name))
-        if prices is not None or not self.prefixes:
+        if (prices := self.exact.get(name)) is not None:  # two hosts may differ in case alone
+            return prices
+        name = name.lower()
+        if prices := self.exact.get(name) or self.exact.get(re.sub(_SNAPSHOT, "", name)):
             return prices
         stem = re.sub(_RELEASE, "", name)
-        for end in range(len(name), len(stem) - 1, -1):
-            if (prices := self.prefixes.get(name[:end])) is not None:
-                return prices
-        return None
+        beginnings = (name[:end] for end in range(len(name), len(stem) - 1, -1))
+        return next((self.prefixes[start] for start in beginnings if start in self.prefixes), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Book:
+class _Book(NamedTuple):
     """All prices at one time. A new user price makes a new book."""
 
     listed: dict[str, Prices]
     vendors: _Table
     providers: dict[str, _Table]
-    user: _Table = field(default_factory=_Table)
-    found: dict[tuple[Any, Any], _Price | None] = field(default_factory=dict)
+    user: _Table
+    found: dict[tuple[Any, Any], _Price | None]
     """What names have been looked up, by (provider, model), so that this is done once."""
 
     def with_user_prices(self, prices: dict[str, Prices]) -> _Book:
-        user = _Table(self.user.exact | {_plain(name): row for name, row in prices.items()})
-        return _Book(self.listed | prices, self.vendors, self.providers, user)
+        exact = self.user.exact | {name.strip().lower(): row for name, row in prices.items()}
+        return self._replace(listed=self.listed | prices, user=_Table(exact, {}), found={})
 
     def look_up(self, model: str, provider: str | None) -> Prices | None:
-        spellings = list(self._spellings(_plain(model), provider))
-        for name, _ in spellings:
-            if (prices := self.user.find(name)) is not None:
-                return prices
+        spellings = list(self._spellings(model.strip(), provider))
+        attempts = [(self.user, name) for name, _ in spellings]
         for name, vendor in spellings:
-            own = self.providers.get(vendor or "")
-            prices = (own and own.find(name)) or self.vendors.find(name)
-            if prices is not None:
-                return prices
-        return None
+            attempts += [
+                (self.providers.get(vendor or "", self.vendors), name),
+                (self.vendors, name),
+            ]
+        return next((prices for table, name in attempts if (prices := table.find(name))), None)
 
     def _spellings(self, name: str, vendor: str | None) -> Iterator[tuple[str, str | None]]:
         yield name, vendor
+        if name.startswith("ft:"):  # "ft:base:organisation:suffix:id" has the price of its base
+            yield ":".join(name.split(":")[:2]), vendor
         while "/" in name:
             head, _, name = name.partition("/")
             head = _canonical(head) or ""
@@ -256,17 +240,13 @@ class _Book:
             yield name, vendor
 
 
-def _plain(model: str) -> str:
-    name = model.strip().lower()
-    # A fine-tuned model is "ft:base:organisation:suffix:id"; its price is by the base.
-    return ":".join(name.split(":")[:2]) if name.startswith("ft:") else name
-
-
 def _canonical(provider: Any) -> str | None:
     if not isinstance(provider, str):
         return None
     name = provider.strip().lower().replace("_", "-")
-    return _PROVIDER_ALIASES.get(name, name)
+    if name != "x-ai":
+        name = name.removesuffix("-ai")  # "together-ai", "vertex_ai"
+    return _OTHER_NAMES.get(name, name)
 
 
 def _price_of(model: Any, provider: Any) -> _Price | None:
@@ -280,11 +260,9 @@ def _price_of(model: Any, provider: Any) -> _Price | None:
 def _look_up(book: _Book, model: Any, provider: Any) -> _Price | None:
     vendor = _canonical(provider)
     named = isinstance(model, str) and len(model) <= _MAX_NAME_LENGTH
-    if vendor in _LOCAL_PROVIDERS:
-        price: _Price | None = _FREE
-    else:
-        prices = book.look_up(model, vendor) if named else None
-        price = None if prices is None else _Price.of(prices)
+    known = book.look_up(model, vendor) if named else None
+    prices = _FREE if vendor in _LOCAL_PROVIDERS else known
+    price = None if prices is None else _Price.of(prices)
     if named and len(vendor or "") <= _MAX_NAME_LENGTH and isinstance(provider, str | None):
         if len(book.found) >= _MAX_NAMES:
             book.found.clear()
@@ -326,9 +304,9 @@ def _shipped_book() -> _Book:
 def _book_of(shipped: dict[str, dict[str, Any]], today: str) -> _Book:
     """The book of a price file's providers. The first to list a name is taken for its vendor."""
     listed: dict[str, Prices] = {}
-    vendors, providers = _Table(), {}
+    vendors, providers = _Table({}, {}), {}
     for provider, models in shipped.items():
-        own = providers[provider] = _Table()
+        own = providers[provider] = _Table({}, {})
         for model, row in models.items():
             prices = _in_force(row, today)
             names = (model, *row.get("aliases", ()))
@@ -336,7 +314,7 @@ def _book_of(shipped: dict[str, dict[str, Any]], today: str) -> _Book:
                 listed.setdefault(name, prices)
             own.enter(names, row.get("prefixes", ()), prices)
             vendors.enter(names, row.get("prefixes", ()), prices)
-    return _Book(listed, vendors, providers)
+    return _Book(listed, vendors, providers, _Table({}, {}), {})
 
 
 def _in_force(row: dict[str, Any], today: str) -> Prices:
@@ -348,62 +326,54 @@ def _in_force(row: dict[str, Any], today: str) -> Prices:
 def _read_json(path: str | os.PathLike[str]) -> Any:
     import json
 
+    path = os.fspath(path)  # an int would be a file descriptor to open()
     try:
-        with open(os.fspath(path), encoding="utf-8-sig") as file:
+        with open(path, encoding="utf-8-sig") as file:
             return json.load(file)
     except (OSError, ValueError) as error:
-        raise PricingError(f"cannot read prices from {os.fspath(path)!r}: {error}") from error
+        raise PricingError(f"cannot read prices from {path!r}: {error}") from error
 
 
 def _checked(prices: Any) -> dict[str, Prices]:
     if not isinstance(prices, Mapping):
         raise PricingError(f"prices are a {type(prices).__name__}; expected a dict of model names")
-    return {name: _checked_model(name, row) for name, row in prices.items()}
+    for name in prices:
+        if not isinstance(name, str) or not name.strip():
+            raise PricingError(f"{name!r} has a price but is no model name; expected a string")
+    return {name: _checked_row(f"price of {name!r}", row) for name, row in prices.items()}
 
 
-def _checked_model(name: Any, row: Any) -> Prices:
-    if not isinstance(name, str) or not name.strip():
-        raise PricingError(f"{name!r} has a price but is no model name; expected a string")
-    prices = _checked_row(f"the price of {name!r}", row, (*_PRICE_KEYS, "tiers"))
-    for key in ("input", "output"):
-        if key not in prices:
-            raise PricingError(f"the price of {name!r} has no {key!r}; add it, 0 where it is free")
-    return prices
-
-
-def _checked_row(what: str, row: Any, keys: tuple[str, ...]) -> Prices:
+def _checked_row(
+    what: str, row: Any, needed: tuple[str, ...] = ("input", "output"), extra: str = "tiers"
+) -> Prices:
     if not isinstance(row, Mapping):
-        raise PricingError(f"{what} is {row!r}; expected a dict with {', '.join(keys)}")
-    for key in row:
-        if key not in keys:
-            raise PricingError(f"{what} has the unknown key {key!r}; expected {', '.join(keys)}")
+        raise PricingError(f"{what} is {row!r}; expected a dict with {', '.join(needed)}")
+    if unknown := [key for key in row if key not in (*_PRICE_KEYS, extra)]:
+        known = ", ".join((*_PRICE_KEYS, extra))
+        raise PricingError(f"{what} has the unknown key {unknown[0]!r}; expected {known}")
+    if missing := [key for key in needed if key not in row]:
+        raise PricingError(
+            f"{what} has no {missing[0]!r}; it needs {' and '.join(needed)}, if only as 0"
+        )
     return {key: _checked_value(what, key, value) for key, value in row.items()}
 
 
 def _checked_value(what: str, key: str, value: Any) -> Any:
-    if key == "tiers":
-        return _checked_tiers(what, value)
-    if key == "above":
-        if type(value) is int and value >= 0:
-            return value
-        raise PricingError(f"{what}: 'above' is {value!r}; expected a number of tokens")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and 0 <= value <= _MAX_USD:  # so neither NaN nor infinite
-        return float(value)
-    raise PricingError(f"{what}: {key!r} is {value!r}; expected USD per million tokens, 0 or more")
-
-
-def _checked_tiers(what: str, tiers: Any) -> list[Prices]:
-    if not isinstance(tiers, list | tuple):
-        raise PricingError(f"{what}: 'tiers' is {tiers!r}; expected a list of dicts with 'above'")
-    checked = [
-        _checked_row(f"{what}, in 'tiers',", tier, ("above", *_PRICE_KEYS)) for tier in tiers
-    ]
-    if any("above" not in tier for tier in checked):
-        raise PricingError(
-            f"{what}: a tier has no 'above'; add the prompt size that it starts over"
-        )
-    return checked
+    match key:
+        case "tiers" if isinstance(value, list | tuple):
+            return [_checked_row(f"tier in {what}", tier, ("above",), "above") for tier in value]
+        case "tiers":
+            expected = "a list of dicts with 'above' and the prices above it"
+        case "above" if isinstance(value, int) and is_number and value >= 0:
+            return value
+        case "above":
+            expected = "a number of tokens, 0 or more"
+        case _ if is_number and 0 <= value <= _MAX_USD:  # so neither NaN nor infinite
+            return float(value)
+        case _:
+            expected = "USD per million tokens, 0 or more"
+    raise PricingError(f"{what}: {key!r} is {value!r}; expected {expected}")
 
 
 _lock = RLock()  # reentrant: a stream that is garbage-collected meanwhile looks its price up too

@@ -213,7 +213,7 @@ class TokenTracker:
             return {key: replace(part) for key, part in self._sums.items()}
 
     def _add_up_a_batch(self) -> None:
-        if len(self._pending) >= _BATCH and _lock.acquire(blocking=False):
+        if len(self._pending) >= _BATCH and _lock.acquire(blocking=True):
             try:
                 self._add_up()
             finally:

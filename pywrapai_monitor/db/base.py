@@ -84,7 +84,7 @@ class BaseStore(ABC):
         """Group this thread's writes: all are kept or none. A store may leave this out."""
         yield
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # optional for a store, so not abstract
         """Give back connections. A store may leave this out."""
 
     # Writes

@@ -15,6 +15,7 @@ from sqlalchemy.sql.dml import Insert
 from sqlalchemy.sql.elements import ColumnElement
 
 from pywrapai_monitor.db.base import Row
+from pywrapai_monitor.db.rows import Found
 from pywrapai_monitor.db.tables import (
     ALL_TIME,
     BUCKET_US,
@@ -50,14 +51,14 @@ class Totals:
         rows = self._rows[table.name]
         return [rows[key] for key in sorted(rows)]
 
-    def add(self, table: Table, row: Mapping[str, Any], sign: int = 1) -> None:
+    def add(self, table: Table, row: Found, sign: int = 1) -> None:
         """Count a row of one of the ROW_TABLES."""
         _COUNT[table.name](self, row, sign)
 
-    def _add_message(self, row: Mapping[str, Any], sign: int) -> None:
+    def _add_message(self, row: Found, sign: int) -> None:
         self._add_session(row, sign, turns=sign if row["role"] == "user" else 0)
 
-    def _add_record(self, row: Mapping[str, Any], sign: int) -> None:
+    def _add_record(self, row: Found, sign: int) -> None:
         failed = sign if row["status"] == "error" else 0
         amounts = {
             "calls": sign,
@@ -87,7 +88,7 @@ class Totals:
             cost=amounts["cost"],
         )
 
-    def _add_tool_call(self, row: Mapping[str, Any], sign: int) -> None:
+    def _add_tool_call(self, row: Found, sign: int) -> None:
         timed = row["duration_ms"] is not None
         amounts = {
             "calls": sign,
@@ -98,7 +99,7 @@ class Totals:
         identity = {"user_id": row["user_id"], "tool_name": row["tool_name"]}
         _merge(self._rows[tool_totals.name], identity, amounts)
 
-    def _add_session(self, row: Mapping[str, Any], sign: int, **amounts: int) -> None:
+    def _add_session(self, row: Found, sign: int, **amounts: int) -> None:
         at = row["created_at"]
         identity = {"user_id": row["user_id"], "session_id": row["session_id"]}
         rows = self._rows[session_totals.name]
@@ -108,7 +109,7 @@ class Totals:
 
 
 _NO_AMOUNTS = dict.fromkeys(("calls", "errors", "turns", "total_tokens", "cost"), 0)
-_COUNT: dict[str, Callable[[Totals, Mapping[str, Any], int], None]] = {
+_COUNT: dict[str, Callable[[Totals, Found, int], None]] = {
     conversations.name: Totals._add_message,
     token_records.name: Totals._add_record,
     tool_calls.name: Totals._add_tool_call,
@@ -129,10 +130,10 @@ def _merge(rows: dict[tuple[Any, ...], Row], identity: Row, amounts: Mapping[str
 class Batch:
     """Rows to be written together. All bear the time of the batch, so a turn is of one age."""
 
-    __slots__ = ("_created_at", "_rows", "totals")
+    __slots__ = ("_created_at", "_lane", "_rows", "totals")
 
     def __init__(self, created_at: int, lane: int = 0) -> None:
-        self._created_at = created_at
+        self._created_at, self._lane = created_at, lane
         self._rows: dict[str, list[Row]] = {t.name: [] for t in ROW_TABLES}
         self.totals = Totals(lane)
 
@@ -145,6 +146,10 @@ class Batch:
         self._rows[table.name].append(row)
         self.totals.add(table, row)
 
+    def next(self) -> Batch:
+        """An empty one of the same time, for the rest of the transaction."""
+        return Batch(self._created_at, self._lane)
+
     def of(self, table: Table) -> list[Row]:
         """The rows of that table in the order of writing."""
         return self._rows[table.name]
@@ -156,7 +161,12 @@ class Writer:
     def __init__(self, dialect: Dialect, upsert: Upsert) -> None:
         self._inserts = [(t, _Compiled(t.insert().inline(), t, dialect)) for t in ROW_TABLES]
         self._upserts = [
-            (t, _Compiled(upsert(t, t.primary_key.columns.keys(), accumulate), t, dialect))
+            (
+                t,
+                _Compiled(
+                    upsert(t, [c.name for c in t.primary_key.columns], accumulate), t, dialect
+                ),
+            )
             for t in TOTALS_TABLES
         ]
 
@@ -192,7 +202,7 @@ class _Compiled:
 def accumulate(old: Columns, new: Columns) -> dict[str, Any]:
     """The Merge of running totals."""
     merged: dict[str, Any] = {}
-    for name in [name for name in new.keys() if name not in _IDENTITY]:  # noqa: SIM118
+    for name in [name for name in new if name not in _IDENTITY]:
         match name:
             case "first_at":
                 merged[name] = case((new[name] < old[name], new[name]), else_=old[name])
@@ -203,4 +213,4 @@ def accumulate(old: Columns, new: Columns) -> dict[str, Any]:
     return merged
 
 
-_IDENTITY = {name for t in TOTALS_TABLES for name in t.primary_key.columns.keys()}
+_IDENTITY = {column.name for t in TOTALS_TABLES for column in t.primary_key.columns}

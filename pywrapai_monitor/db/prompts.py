@@ -14,6 +14,13 @@ _prompt, _setting = system_prompts.c, user_settings.c
 _VERSION = (_prompt.name == bindparam("of_name"), _prompt.version == bindparam("of_version"))
 _FIND = select(_prompt.text).where(*_VERSION)
 _FIND_ACTIVE = select(_prompt.text).where(_prompt.name == bindparam("of_name"), _prompt.is_active)
+# Two that promote at once lock all versions first, in one order, and so never each other out.
+_LOCK = (
+    select(_prompt.id)
+    .where(_prompt.name == bindparam("of_name"))
+    .order_by(_prompt.id)
+    .with_for_update()
+)
 _DEMOTE = (
     update(system_prompts)
     .where(_prompt.name == bindparam("of_name"), _prompt.version != bindparam("of_version"))
@@ -32,17 +39,23 @@ class Prompts:
         self._save = upsert(system_prompts, ("name", "version"), _replace_text)
         self._pin = upsert(user_settings, ("user_id", "prompt_name"), _replace_pin)
 
-    def save(self, conn: Connection, name: str, version: str, text: str, at: int) -> None:
-        """Make a version, or give it another text; whether it is active stays as it is."""
-        row = {"name": name, "version": version, "text": text, "is_active": False}
-        conn.execute(self._save, {**row, "created_at": at, "updated_at": at})
+    def save(
+        self, conn: Connection, name: str, version: str, text: str | None, promote: bool, at: int
+    ) -> None:
+        """Make a version or give it another text, and promote it if asked to.
 
-    def promote(self, conn: Connection, name: str, version: str) -> None:
-        """Make it the only active version. KeyError if there is none such."""
+        An active version stays active. KeyError if there is neither a text nor the version.
+        """
         of = {"of_name": name, "of_version": version}
-        require(conn, name, version)
-        conn.execute(_DEMOTE, of)
-        conn.execute(_PROMOTE, of)
+        conn.execute(_LOCK, of)
+        if text is None:
+            require(conn, name, version)
+        else:
+            row = {"name": name, "version": version, "text": text, "is_active": False}
+            conn.execute(self._save, {**row, "created_at": at, "updated_at": at})
+        if promote:
+            conn.execute(_DEMOTE, of)
+            conn.execute(_PROMOTE, of)
 
     def pin(self, conn: Connection, user_id: str, name: str, version: str, at: int) -> None:
         """Pin a user to a version. KeyError if there is none such."""

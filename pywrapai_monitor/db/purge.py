@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection, Table, bindparam, delete, func, select, union_all, update
+from sqlalchemy.sql.elements import BindParameter
 
 from pywrapai_monitor.db.batch import Totals, Writer
 from pywrapai_monitor.db.tables import (
@@ -44,18 +45,15 @@ def purge_some(conn: Connection, table: Table, cutoff: int, writer: Writer) -> i
     return len(rows)
 
 
-_USER_ID, _SESSION_ID = bindparam("of_user"), bindparam("of_session")
+_USER_ID: BindParameter[str] = bindparam("of_user")
+_SESSION_ID: BindParameter[str] = bindparam("of_session")
 _THIS_SESSION = (_session.user_id == _USER_ID, _session.session_id == _SESSION_ID)
 _DROP_EMPTY = delete(session_totals).where(*_THIS_SESSION, _session.row_count <= 0)
 _FIRST = select(func.min(union_all(*(
     select(t.c.created_at).where(t.c.user_id == _USER_ID, t.c.session_id == _SESSION_ID)
     for t in (conversations, token_records)
 )).subquery().c.created_at))  # fmt: skip
-_SET_FIRST = (
-    update(session_totals)
-    .where(*_THIS_SESSION)
-    .values(first_at=bindparam("first"))
-)
+_SET_FIRST = update(session_totals).where(*_THIS_SESSION).values(first_at=bindparam("first"))
 
 
 def tidy_totals(conn: Connection, cutoff: int) -> None:
@@ -69,7 +67,6 @@ def tidy_totals(conn: Connection, cutoff: int) -> None:
         first = conn.execute(_FIRST, of).scalar_one()
         if first is not None:
             conn.execute(_SET_FIRST, {**of, "first": first})
-
 
 
 def _of(user_id: str, session_id: str) -> dict[str, str]:

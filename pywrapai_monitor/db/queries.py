@@ -7,17 +7,18 @@ database, and leave as int and float.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta, tzinfo
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, desc, distinct, func, select
-from sqlalchemy.sql.elements import ColumnElement
+from sqlalchemy import Connection, Select, bindparam, desc, func, select
+from sqlalchemy.sql.elements import BindParameter, ColumnElement
 
 from pywrapai.core.base import Message, Role
 from pywrapai_monitor.db import codec, rows
 from pywrapai_monitor.db.base import Row
 from pywrapai_monitor.db.days import midnight
+from pywrapai_monitor.db.rows import Found
 from pywrapai_monitor.db.tables import (
     ALL_TIME,
     BUCKET_US,
@@ -37,6 +38,12 @@ _usage, _session, _tool = usage_totals.c, session_totals.c, tool_totals.c
 
 def _sum(column: ColumnElement[Any], name: str | None = None) -> ColumnElement[Any]:
     return func.sum(column).label(name or column.name)
+
+
+def _count_groups(grouped: Select[Any]) -> Select[Any]:
+    """How many groups, and how many rows in all of them."""
+    groups = grouped.subquery()
+    return select(func.count(), func.coalesce(func.sum(groups.c.sessions), 0)).select_from(groups)
 
 
 _IN_CONVERSATION = (
@@ -112,14 +119,16 @@ _USAGE_BY_KIND = (
     .where(_usage.bucket.between(bindparam("first"), bindparam("last")))
     .group_by(_usage.kind)
 )
-_SINCE = bindparam("since")
+_SINCE: BindParameter[int] = bindparam("since")
 _SPAN = select(
     select(func.min(_record.created_at)).where(_record.created_at >= _SINCE).scalar_subquery(),
     select(func.max(_record.created_at)).where(_record.created_at >= _SINCE).scalar_subquery(),
 )
-_ACTIVE = select(func.count(), func.count(distinct(_session.user_id))).where(
-    _session.last_at >= _SINCE
+_BY_USER = (
+    select(func.count().label("sessions")).select_from(session_totals).group_by(_session.user_id)
 )
+_ALL_SESSIONS = _count_groups(_BY_USER)
+_ACTIVE_SESSIONS = _count_groups(_BY_USER.where(_session.last_at >= _SINCE))
 
 
 def overview(conn: Connection, since_us: int | None = None) -> Row:
@@ -129,7 +138,8 @@ def overview(conn: Connection, since_us: int | None = None) -> Row:
         buckets = {"first": since_us // BUCKET_US, "last": _FOREVER}
     by_kind = list(conn.execute(_USAGE_BY_KIND, buckets).mappings())
     since = {"since": since_us or 0}
-    sessions, users = conn.execute(_ACTIVE, since).one()
+    active = _ALL_SESSIONS if since_us is None else _ACTIVE_SESSIONS
+    user_count, session_count = conn.execute(active, since).one()
     first_at, last_at = conn.execute(_SPAN, since).one()
     chats = [row for row in by_kind if row["kind"] == "chat"]
     calls = _total(chats, "calls")
@@ -143,15 +153,15 @@ def overview(conn: Connection, since_us: int | None = None) -> Row:
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "total_tokens": input_tokens + output_tokens,
-        "users": int(users),
-        "sessions": int(sessions),
+        "users": int(user_count),
+        "sessions": int(session_count),
         "avg_duration_ms": _average(sum(row["duration_ms"] for row in chats), calls),
         "first_at": codec.iso_time_or_none(first_at),
         "last_at": codec.iso_time_or_none(last_at),
     }
 
 
-def _total(found: Sequence[Mapping[str, Any]], name: str) -> int:
+def _total(found: Sequence[Found], name: str) -> int:
     return sum(int(row[name]) for row in found)
 
 
@@ -188,7 +198,7 @@ def cost_over_time(conn: Connection, days: Sequence[date], zone: tzinfo) -> list
     ]
 
 
-def _add_bucket(day: dict[str, int], row: Mapping[str, Any]) -> None:
+def _add_bucket(day: dict[str, int], row: Found) -> None:
     for name in _PER_DAY:
         if name != "calls" or row["kind"] == "chat":
             day[name] += int(row[name])
@@ -253,9 +263,17 @@ def users(conn: Connection) -> list[Row]:
     ]
 
 
-_SESSIONS = select(session_totals).order_by(
-    _session.last_at.desc(), _session.user_id, _session.session_id
-)
+_SESSIONS = select(
+    _session.user_id,
+    _session.session_id,
+    _session.calls,
+    _session.errors,
+    _session.turns,
+    _session.total_tokens,
+    _session.cost,
+    _session.first_at,
+    _session.last_at,
+).order_by(_session.last_at.desc(), _session.user_id, _session.session_id)
 _USER_SESSIONS = _SESSIONS.where(_session.user_id == bindparam("user_id"))
 
 
@@ -264,17 +282,19 @@ def sessions(conn: Connection, user_id: str | None) -> list[Row]:
     statement = _SESSIONS if user_id is None else _USER_SESSIONS
     return [
         {
-            "user_id": row["user_id"],
-            "session_id": row["session_id"],
-            "calls": int(row["calls"]),
-            "errors": int(row["errors"]),
-            "turns": int(row["turns"]),
-            "total_tokens": int(row["total_tokens"]),
-            "cost_usd": codec.cost_usd(row["cost"]),
-            "first_at": codec.iso_time(row["first_at"]),
-            "last_at": codec.iso_time(row["last_at"]),
+            "user_id": user,
+            "session_id": session,
+            "calls": calls,
+            "errors": errors,
+            "turns": turns,
+            "total_tokens": tokens,
+            "cost_usd": codec.cost_usd(cost),
+            "first_at": codec.iso_time(first_at),
+            "last_at": codec.iso_time(last_at),
         }
-        for row in conn.execute(statement, {"user_id": user_id}).mappings()
+        for user, session, calls, errors, turns, tokens, cost, first_at, last_at in conn.execute(
+            statement, {"user_id": user_id}
+        )
     ]
 
 

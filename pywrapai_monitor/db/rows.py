@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pywrapai_monitor.db import codec
 from pywrapai_monitor.db.base import MessageRecord, Row, TokenRecord
 
 if TYPE_CHECKING:
     from pywrapai import ToolCall, ToolResult
+
+Found: TypeAlias = Mapping[Any, Any]
+"""A row by column name, as the database gave it."""
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ def message_to_row(record: MessageRecord) -> Row:
     }
 
 
-def message_from_row(row: Mapping[str, Any]) -> Row:
+def message_from_row(row: Found) -> Row:
     """A row of `conversations` for the dashboard."""
     return {
         "id": row["id"],
@@ -79,7 +82,7 @@ def record_to_row(record: TokenRecord) -> Row:
     }
 
 
-def record_from_row(row: Mapping[str, Any]) -> Row:
+def record_from_row(row: Found) -> Row:
     """A row of `token_records` for the dashboard: TokenRecord's fields, id and time."""
     found = dict(row)
     cost = found.pop("cost")
@@ -142,5 +145,7 @@ def _chunks(row_id: int, stored: str | None) -> Any:
     try:
         return codec.from_json(stored)
     except ValueError as exc:
-        _log.warning("conversations row %s: rag_context is left out, it is no JSON: %s", row_id, exc)
+        _log.warning(
+            "conversations row %s: rag_context is left out, it is no JSON: %s", row_id, exc
+        )
         return None

@@ -1,176 +1,186 @@
-"""The store on SQLAlchemy Core, for every SQL database alike.
-
-A subclass makes the engine and says what differs: how its database upserts, how it begins to
-write, what keeps two processes from making the schema at once, and which errors pass by themselves.
-"""
+"""The store on SQLAlchemy Core: the nineteen methods, for every SQL database alike."""
 
 from __future__ import annotations
 
-import threading
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from random import randrange
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, Table
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.sql.dml import Insert
+from sqlalchemy import Engine, Table
 from typing_extensions import override
 
-from pywrapai_monitor.db import codec, purge, queries, rows
-from pywrapai_monitor.db import prompts as registry
-from pywrapai_monitor.db.base import BaseStore, MessageRecord, Row, StoreError, TokenRecord
-from pywrapai_monitor.db.batch import ROW_TABLES, Batch, Merge, Writer
+from pywrapai_monitor.db import codec, prompts, purge, queries, rows
+from pywrapai_monitor.db.base import MessageRecord, Row, TokenRecord
+from pywrapai_monitor.db.batch import ROW_TABLES
 from pywrapai_monitor.db.days import MAX_DAYS, last_days, midnight, time_zone, today, whole_number
-from pywrapai_monitor.db.fork import survive_fork
-from pywrapai_monitor.db.schema import prepare
 from pywrapai_monitor.db.tables import conversations, token_records, tool_calls
+from pywrapai_monitor.db.transactions import TransactionalStore
 
 if TYPE_CHECKING:
     from pywrapai import Message, ToolCall, ToolResult
 
 _DAY_US = 24 * 60 * 60 * 1_000_000
-_ATTEMPTS = 5
+_NEWEST = 2**31 - 1
 
 
-class _Unit:
-    """What one thread has open: rows to write, and a connection if it had to begin early."""
-
-    __slots__ = ("batch", "connection", "failed", "held")
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        self.connection: Connection | None = None
-        self.held = ExitStack()
-        self.failed = False
-
-
-class SQLStore(BaseStore):
-    """All nineteen methods. Rows are written at the end of a transaction, reads see them before.
-
-    `clock` returns nanoseconds since 1970.
-    """
-
-    _lanes: ClassVar[int] = 1
-    """Over how many rows a hot total is spread; above 1 where a row is locked until commit."""
+class SQLStore(TransactionalStore):
+    """What PostgreSQL, MySQL and SQLite have in common, which is nearly everything."""
 
     def __init__(
-        self, engine: Engine, *, name: str | None = None, clock: Callable[[], int] = time.time_ns
+        self, engine: Engine, *, name: str = "", clock: Callable[[], int] = time.time_ns
     ) -> None:
-        self._engine = engine
-        self._name = name or engine.url.render_as_string(hide_password=True)
-        self._clock = clock
-        self._local = threading.local()
-        self._writer = Writer(engine.dialect, self._upsert)
-        self._prompts = registry.Prompts(self._upsert)
-        with self._errors():
-            self._open()
-        survive_fork(self)
+        super().__init__(engine, name=name, clock=clock)
+        self._prompts = prompts.Prompts(self._upsert)
 
-    # What a database has of its own
+    # Writes
 
-    @abstractmethod
-    def _upsert(self, table: Table, keys: Sequence[str], merge: Merge) -> Insert:
-        """Insert a row or, where one with these keys is there, merge into it."""
-
-    def _open(self) -> None:
-        """Make the schema where there is none."""
-        with self._begin() as conn:
-            self._lock_schema(conn)
-            prepare(conn, self._name)
-
-    def _lock_schema(self, conn: Connection) -> None:
-        """Wait until no other process makes the schema; unnecessary where `_begin` does that."""
-
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        """A connection in a transaction that will write."""
-        with self._engine.begin() as conn:
-            yield conn
-
-    @contextmanager
-    def _connect(self) -> Iterator[Connection]:
-        """A connection to read from."""
-        with self._engine.connect() as conn:
-            yield conn
-
-    def _passes(self, error: BaseException) -> bool:
-        """Whether the same transaction, tried again, may well succeed: a deadlock, say."""
-        return False
-
-    def _advice(self, error: BaseException) -> str:
-        """What the user can do about this error; empty if we do not know."""
-        return ""
-
-    def _before_fork(self) -> None:
-        """Called in the parent, which must not wait long."""
-
-    def _after_fork(self, in_child: bool) -> None:
-        if in_child:
-            self._local = threading.local()
-            self._engine.dispose(close=False)  # the connections are the parent's
-
-    # Transactions
-
-    @contextmanager
     @override
-    def transaction(self) -> Iterator[None]:
-        if (outer := self._current()) is not None:
-            with self._joined(outer):
-                yield
-            return
-        unit = self._local.unit = _Unit(self._new_batch())
-        try:
-            yield
-            with self._errors():
-                self._commit(unit)
-        except BaseException as exc:
-            unit.held.__exit__(type(exc), exc, exc.__traceback__)
-            raise
-        finally:
-            self._local.unit = None
+    def save_message(self, record: MessageRecord) -> None:
+        self._save(conversations, [rows.message_to_row(record)])
 
-    @contextmanager
-    def _joined(self, outer: _Unit) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            outer.failed = True
-            raise
+    @override
+    def save_token_record(self, record: TokenRecord) -> None:
+        self._save(token_records, [rows.record_to_row(record)])
 
-    def _current(self) -> _Unit | None:
-        unit: _Unit | None = getattr(self._local, "unit", None)
-        if unit is not None and unit.failed:
-            raise StoreError(
-                f"{self._name}: this transaction was given up, because a part of it failed; "
-                f"nothing of it is kept: let the error leave `with store.transaction()`"
+    @override
+    def save_tool_step(
+        self,
+        user_id: str,
+        session_id: str,
+        turn_num: int,
+        calls: Sequence[ToolCall],
+        results: Sequence[ToolResult],
+        durations_ms: Sequence[float | None] = (),
+    ) -> None:
+        step = rows.tool_step_to_rows(user_id, session_id, turn_num, calls, results, durations_ms)
+        self._save(tool_calls, list(step))
+
+    # Reads
+
+    @override
+    def load_history(
+        self, user_id: str, session_id: str, max_turns: int | None = 20
+    ) -> list[Message]:
+        if max_turns == 0 and max_turns is not False:
+            return []
+        turns = None if max_turns is None else whole_number("max_turns", max_turns, _NEWEST)
+        user_id, session_id = _ids(user_id, session_id)
+        with self._reading() as conn:
+            return queries.history(conn, user_id, session_id, turns)
+
+    @override
+    def get_session_token_records(self, user_id: str, session_id: str) -> list[Row]:
+        user_id, session_id = _ids(user_id, session_id)
+        with self._reading() as conn:
+            return queries.session_records(conn, user_id, session_id)
+
+    # Prompt registry
+
+    @override
+    def save_prompt(
+        self, name: str, version: str, text: str | None = None, is_active: bool = False
+    ) -> None:
+        name, version = codec.key("name", name), codec.key("version", version)
+        if version == prompts.ACTIVE:
+            raise ValueError(
+                f"{version!r} names the promoted version: call this one something else"
             )
-        return unit
+        text = codec.readable_or_none(text)
+        at = self._now()
+        self._write(lambda conn: self._prompts.save(conn, name, version, text, is_active, at))
 
-    def _commit(self, unit: _Unit) -> None:
-        self._local.unit = unit
-        self._current()
-        if unit.connection is not None:
-            self._writer.write(unit.connection, unit.batch)
-            unit.held.close()
-        elif unit.batch:
-            self._write(unit.batch)
+    @override
+    def get_prompt(self, name: str, version: str = prompts.ACTIVE) -> str:
+        with self._reading() as conn:
+            return prompts.require(conn, codec.key("name", name), codec.key("version", version))
 
-    def _write(self, batch: Batch) -> None:
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                with self._begin() as conn:
-                    self._writer.write(conn, batch)
-                return
-            except self._driver_errors() as exc:
-                if attempt == _ATTEMPTS or not self._passes(exc):
-                    raise
-            time.sleep(0.01 * 2**attempt)
+    @override
+    def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:
+        user_id, name = codec.key("user_id", user_id), codec.key("prompt_name", prompt_name)
+        version = codec.key("prompt_version", prompt_version)
+        at = self._now()
+        self._write(lambda conn: self._prompts.pin(conn, user_id, name, version, at))
 
-    def _new_batch(self) -> Batch:
-        return Batch(self._now(), randrange(self._lanes) if self._lanes > 1 else 0)
+    @override
+    def get_user_prompt_version(self, user_id: str, prompt_name: str) -> str | None:
+        user_id, name = codec.key("user_id", user_id), codec.key("prompt_name", prompt_name)
+        with self._reading() as conn:
+            return prompts.pinned(conn, user_id, name)
 
-    def _now(self) -> int:
-        return self._clock() // 1000
+    # Dashboard queries
+
+    @override
+    def get_overview(self) -> Row:
+        with self._reading() as conn:
+            return queries.overview(conn)
+
+    @override
+    def get_today(self, tz: str = "UTC") -> Row:
+        zone = time_zone(tz)
+        since = midnight(today(self._now(), zone), zone)
+        with self._reading() as conn:
+            return queries.overview(conn, since)
+
+    @override
+    def get_cost_over_time(self, days: int = 7, tz: str = "UTC") -> list[Row]:
+        whole_number("days", days, MAX_DAYS)
+        zone = time_zone(tz)
+        dates = last_days(self._now(), days, zone)
+        with self._reading() as conn:
+            return queries.cost_over_time(conn, dates, zone)
+
+    @override
+    def get_model_usage(self) -> list[Row]:
+        with self._reading() as conn:
+            return queries.model_usage(conn)
+
+    @override
+    def get_users(self) -> list[Row]:
+        with self._reading() as conn:
+            return queries.users(conn)
+
+    @override
+    def get_sessions(self, user_id: str | None = None) -> list[Row]:
+        user_id = None if user_id is None else codec.key("user_id", user_id)
+        with self._reading() as conn:
+            return queries.sessions(conn, user_id)
+
+    @override
+    def get_recent_queries(self, limit: int = 20) -> list[Row]:
+        whole_number("limit", limit, _NEWEST)
+        with self._reading() as conn:
+            return queries.recent_records(conn, limit)
+
+    @override
+    def get_conversation(self, user_id: str, session_id: str) -> list[Row]:
+        user_id, session_id = _ids(user_id, session_id)
+        with self._reading() as conn:
+            return queries.conversation(conn, user_id, session_id)
+
+    @override
+    def get_tool_usage(self, user_id: str | None = None) -> list[Row]:
+        user_id = None if user_id is None else codec.key("user_id", user_id)
+        with self._reading() as conn:
+            return queries.tool_usage(conn, user_id)
+
+    # Maintenance
+
+    @override
+    def purge_before(self, days: int) -> int:
+        """Some rows per transaction: nobody waits for long, and a crash leaves true totals."""
+        cutoff = max(0, self._now() - whole_number("days", days) * _DAY_US)
+        gone = sum(self._purge(table, cutoff) for table in ROW_TABLES)
+        self._write(lambda conn: purge.tidy_totals(conn, cutoff))
+        return gone
+
+    def _purge(self, table: Table, cutoff: int) -> int:
+        gone = 0
+        while True:
+            some = self._write(lambda conn: purge.purge_some(conn, table, cutoff, self._writer))
+            gone += some
+            if some < purge.BATCH_ROWS:
+                return gone
+
+
+def _ids(user_id: str, session_id: str) -> tuple[str, str]:
+    return codec.key("user_id", user_id), codec.key("session_id", session_id)

@@ -9,8 +9,8 @@ reads hundreds of rows and not a million.
 - Money is BIGINT in units of 1e-10 USD (`COST_UNITS` to the dollar). A price is a few decimals per
   million tokens, so this holds the cost of a call exactly; integer sums are exact and the same in
   any order, where float sums are neither; and 64 bits reach 900 million dollars.
-- Ids are at most `KEY_LENGTH` characters, which utf8mb4 indexes on MySQL allow, and binary there:
-  its usual collations hold alice, ALICE and alicé to be one user.
+- Ids are at most `KEY_LENGTH` characters, which utf8mb4 indexes on MySQL allow, and of an exact
+  collation there: the usual ones hold alice, ALICE, alicé and "alice " to be one user.
 - The long columns of a row come last: SQLite then reads the short ones without the pages behind.
 """
 
@@ -31,20 +31,27 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import mysql
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 4  # the number under which this layout is documented
 KEY_LENGTH = 191
 COST_UNITS = 10**10
 BUCKET_US = 15 * 60 * 1_000_000
 """Every time zone is a multiple of a quarter of an hour from UTC, so a day is whole buckets."""
+MYSQL_EXACT = "utf8mb4_0900_bin"  # since 8.0.17
+MARIADB_EXACT = "utf8mb4_nopad_bin"
 ALL_TIME = -1
 """The bucket that sums up all others."""
 
 
 def _varchar(length: int) -> TypeEngine[str]:
-    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
-    return String(length).with_variant(exact, "mysql", "mariadb")
+    """Compared exactly, trailing spaces included; the two name that collation differently."""
+    return (
+        String(length)
+        .with_variant(mysql.VARCHAR(length, charset="utf8mb4", collation=MYSQL_EXACT), "mysql")
+        .with_variant(mysql.VARCHAR(length, charset="utf8mb4", collation=MARIADB_EXACT), "mariadb")
+    )
 
 
 _KEY = _varchar(KEY_LENGTH)
@@ -67,7 +74,7 @@ def _whole(name: str) -> Column[int]:
     return Column(name, BigInteger, nullable=False)
 
 
-def _table(name: str, *parts: Column[str] | Column[int] | Column[float] | Index) -> Table:
+def _table(name: str, *parts: SchemaItem) -> Table:
     return Table(name, metadata, *parts, mysql_engine="InnoDB", mysql_charset="utf8mb4")
 
 
@@ -145,8 +152,8 @@ system_prompts = _table(
     _whole("created_at"),
     _whole("updated_at"),
     Column("text", _BODY, nullable=False),
+    UniqueConstraint("name", "version", name="uq_system_prompts"),
 )
-system_prompts.append_constraint(UniqueConstraint("name", "version", name="uq_system_prompts"))
 
 user_settings = _table(
     "user_settings",
@@ -155,8 +162,8 @@ user_settings = _table(
     _key("prompt_name"),
     _key("prompt_version"),
     _whole("updated_at"),
+    UniqueConstraint("user_id", "prompt_name", name="uq_user_settings"),
 )
-user_settings.append_constraint(UniqueConstraint("user_id", "prompt_name", name="uq_user_settings"))
 
 usage_totals = _table(
     "usage_totals",

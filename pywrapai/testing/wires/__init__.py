@@ -60,6 +60,8 @@ class Response:
     steps: tuple[Step, ...] = ()
     wait: float = 0.0
     """Seconds before the first byte."""
+    held_until: Callable[[], bool] | None = None
+    """What must be true before the first byte."""
     complete: bool = True
     """False hangs up after the last step, without the end that HTTP asks for."""
 
@@ -175,6 +177,13 @@ class Reply:
     def delayed(self, seconds: float) -> Reply:
         """Wait before the first byte, headers included."""
         return self._changed(lambda r: replace(r, wait=r.wait + seconds))
+
+    def held_until(self, condition: Callable[[], bool]) -> Reply:
+        """Wait before the first byte until `condition()`, which the server asks over and over.
+
+        `held_until(lambda: server.peak_in_flight == 100)` lets a hundred requests gather.
+        """
+        return self._changed(lambda r: replace(r, held_until=condition))
 
     def paced(self, seconds: float) -> Reply:
         """Wait before every packet; the headers go out at once."""
@@ -335,7 +344,7 @@ def events(*payloads: Event, done: bool = True) -> Reply:
 
 def hang_up() -> Reply:
     """Close the connection without a byte of an answer."""
-    return Reply(Response(None))
+    return Reply(Response(None, complete=False))
 
 
 # What wires share

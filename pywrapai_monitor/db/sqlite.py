@@ -1,0 +1,183 @@
+"""The store in one SQLite file, or in memory: nothing to install, backed up by a file copy."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.sql.dml import Insert
+from typing_extensions import override
+
+from pywrapai_monitor.db.base import StoreError
+from pywrapai_monitor.db.batch import Merge
+from pywrapai_monitor.db.sql import SQLStore
+
+MEMORY = ":memory:"
+_BUSY_TIMEOUT_S = 30.0
+_FORK_WAIT_S = 1.0
+_WAL_LIMIT_BYTES = 64 * 1024 * 1024
+_TRANSIENT = {"SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_PROTOCOL"}
+
+
+class SQLiteStore(SQLStore):
+    """A store in a file, given as a path or as "sqlite:///...", or in memory (":memory:").
+
+    Any number of threads and processes may use one file at once. Every statement that fails, an
+    unusable path included, is a StoreError.
+    """
+
+    def __init__(
+        self, db_path: str | os.PathLike[str], *, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._path = _database(db_path)
+        self._in_memory = self._path == MEMORY
+        self._write_lock = threading.Lock()
+        self._locked_for_fork = False
+        if not self._in_memory:
+            _check(Path(self._path))
+        super().__init__(self._make_engine(), name=self._path, clock=clock)
+
+    def _make_engine(self) -> Engine:
+        engine = create_engine(
+            URL.create("sqlite", database=self._path),
+            poolclass=StaticPool if self._in_memory else QueuePool,
+            connect_args={"timeout": _BUSY_TIMEOUT_S, "check_same_thread": False},
+            hide_parameters=True,
+        )
+        event.listen(engine, "connect", self._configure)
+        return engine
+
+    def _configure(self, connection: sqlite3.Connection, _record: Any) -> None:
+        connection.isolation_level = None  # we begin ourselves; the driver would do it too late
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+        if _uses_wal(connection):
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
+
+    @override
+    def _upsert(self, table: Table, keys: Sequence[str], merge: Merge) -> Insert:
+        statement = insert(table)
+        merged = merge(dict(table.c), dict(statement.excluded))
+        return statement.on_conflict_do_update(index_elements=keys, set_=merged)
+
+    @contextmanager
+    @override
+    def _begin(self) -> Iterator[Connection]:
+        # SQLite has one writer at a time and lets the others poll; our own threads queue up here.
+        with self._write_lock, self._engine.begin() as conn:
+            _execute(
+                conn, "BEGIN IMMEDIATE"
+            )  # a lock that is asked for later may be refused at once
+            yield conn
+
+    @contextmanager
+    @override
+    def _connect(self) -> Iterator[Connection]:
+        with self._write_lock if self._in_memory else nullcontext(), self._engine.begin() as conn:
+            _execute(conn, "BEGIN")
+            yield conn
+
+    @override
+    def _passes(self, error: BaseException) -> bool:
+        cause = getattr(error, "orig", error)
+        return getattr(cause, "sqlite_errorname", "") in _TRANSIENT
+
+    @override
+    def _advice(self, error: BaseException) -> str:
+        name = getattr(error, "sqlite_errorname", "")
+        return next((advice for code, advice in _ADVICE.items() if name.startswith(code)), "")
+
+    @override
+    def _before_fork(self) -> None:
+        # SQLite keeps its locks per process: a child born with the file open would believe to hold
+        # locks that only its parent holds, and could lose what it writes. So nothing is open then.
+        self._locked_for_fork = self._write_lock.acquire(timeout=_FORK_WAIT_S)
+        if not self._in_memory:
+            self._engine.dispose()
+
+    @override
+    def _after_fork(self, in_child: bool) -> None:
+        if in_child:
+            self._write_lock = threading.Lock()
+            self._local = threading.local()
+            if not self._in_memory:
+                self._engine.dispose(close=False)
+        elif self._locked_for_fork:
+            self._write_lock.release()
+
+
+_ADVICE = {
+    "SQLITE_BUSY": "another process has held the lock for a long time; close or wait for it",
+    "SQLITE_READONLY": "make the file and its directory writable for this user",
+    "SQLITE_CANTOPEN": "make the file and its directory readable and writable for this user",
+    "SQLITE_PERM": "make the file and its directory readable and writable for this user",
+    "SQLITE_NOTADB": "this is no SQLite database; give another path, or move the file away",
+    "SQLITE_CORRUPT": "the file is damaged; restore a copy of it, or try `sqlite3 FILE .recover`",
+    "SQLITE_FULL": "the disk is full; free some space",
+}
+
+
+def _database(db_path: str | os.PathLike[str]) -> str:
+    """An absolute path, or ":memory:"."""
+    text = os.fspath(db_path)
+    if not isinstance(text, str):
+        raise TypeError(f"db_path must be a str or a Path, not {type(text).__name__}")
+    if text.startswith("sqlite") and "://" in text:
+        text = _from_url(text)
+    if not text:
+        raise ValueError("db_path is empty: give a path, 'sqlite:///path.db' or ':memory:'")
+    return text if text == MEMORY else os.path.abspath(text)
+
+
+def _from_url(text: str) -> str:
+    try:
+        url = make_url(text)
+    except ArgumentError as exc:
+        raise ValueError(f"{text!r} is no SQLite URL: write 'sqlite:///path.db'") from exc
+    if url.drivername not in ("sqlite", "sqlite+pysqlite") or url.host or url.query:
+        raise ValueError(
+            f"{text!r} is no SQLite URL that this store takes: write 'sqlite:///relative.db', "
+            f"'sqlite:////absolute.db' or 'sqlite:///:memory:', without options"
+        )
+    return url.database or MEMORY
+
+
+def _check(path: Path) -> None:
+    """Say what SQLite would only call "unable to open database file"."""
+    if path.is_dir():
+        raise StoreError(f"{path}: this is a directory: give the path of a file in it")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no directory {path.parent}: create it first")
+
+
+def _uses_wal(connection: sqlite3.Connection) -> bool:
+    """Turn to write-ahead logging, in which readers and a writer do not wait for each other.
+
+    Some file systems cannot share its memory; there the file keeps its rollback journal.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        try:
+            return bool(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal")
+        except sqlite3.OperationalError as exc:
+            # The switch does not wait for other processes that are switching, whatever the timeout.
+            if not exc.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                return False
+        time.sleep(0.01)
+
+
+def _execute(conn: Connection, statement: str) -> None:
+    driver_connection = conn.connection.dbapi_connection
+    assert driver_connection is not None
+    driver_connection.cursor().execute(statement)
