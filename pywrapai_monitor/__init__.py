@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pywrapai.core.extras import lazy
 
 if TYPE_CHECKING:
-    from pywrapai_monitor.dashboard import create_app
-    from pywrapai_monitor.db import SQLiteStore
+    from pywrapai_monitor.dashboard.app import create_app
     from pywrapai_monitor.db.base import BaseStore, StoreError
+    from pywrapai_monitor.db.sqlite import SQLiteStore
     from pywrapai_monitor.graph import MonitoredGraph
     from pywrapai_monitor.monitor import Monitor
-
-_HOMES = {
-    "BaseStore": "pywrapai_monitor.db.base",
-    "Monitor": "pywrapai_monitor.monitor",
-    "MonitoredGraph": "pywrapai_monitor.graph",
-    "SQLiteStore": "pywrapai_monitor.db",
-    "StoreError": "pywrapai_monitor.db.base",
-    "create_app": "pywrapai_monitor.dashboard",
-}
 
 __all__ = [
     "BaseStore",
@@ -30,9 +22,15 @@ __all__ = [
     "create_app",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """SQLAlchemy and Flask cost a second to import: each is loaded with the name that needs it."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+# SQLAlchemy and Flask take a second to import: each comes with the name that needs it.
+__getattr__ = lazy(
+    __name__,
+    {
+        "BaseStore": "pywrapai_monitor.db.base",
+        "Monitor": "pywrapai_monitor.monitor",
+        "MonitoredGraph": "pywrapai_monitor.graph",
+        "SQLiteStore": "pywrapai_monitor.db.sqlite",
+        "StoreError": "pywrapai_monitor.db.base",
+        "create_app": "pywrapai_monitor.dashboard.app",
+    },
+)

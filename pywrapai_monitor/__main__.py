@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from pywrapai.exceptions import PyWrapAIError
 from pywrapai_monitor.db.base import StoreError
@@ -35,23 +36,22 @@ def demo(arguments: argparse.Namespace) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Show the dashboard of a database."""
+    """Show the dashboard of a database that is there; a new one is not made for it."""
+    if not Path(arguments.db).exists():
+        raise StoreError(f"there is no database at {arguments.db!r}: check the path")
     with Monitor(db_path=arguments.db) as monitor:
         _serve(monitor, arguments)
     return 0
 
 
 def _serve(monitor: Monitor, arguments: argparse.Namespace) -> None:
-    server = monitor.serve(
+    monitor.serve(
         port=arguments.port,
         host=arguments.host,
         auth_token=arguments.auth_token,
         open_browser=arguments.open,
         tz=arguments.tz,
-        block=False,
     )
-    print(f"Dashboard: {server.url}  (Ctrl-C ends it)", flush=True)
-    server.wait()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -153,5 +153,5 @@ class Monitor:
 
 def _sqlite(db_path: str | os.PathLike[str] | None) -> BaseStore:
     with needs("monitor"):
-        from pywrapai_monitor.db import SQLiteStore
+        from pywrapai_monitor.db.sqlite import SQLiteStore
     return SQLiteStore(os.fspath(db_path or ""))

@@ -1,9 +1,11 @@
-"""Optional packages: asked for where they are used, with the line that installs them."""
+"""Optional packages: imported where they are used, and asked for with the line to install them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 from pywrapai.exceptions import MissingDependencyError
 
@@ -17,3 +19,14 @@ def needs(extra: str) -> Iterator[None]:
         raise MissingDependencyError(
             f'{error.name or "a package"} is not installed: pip install "pywrapai[{extra}]"'
         ) from error
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's `__getattr__` (PEP 562) that imports each name from its home when first used."""
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return get

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEnd, StreamEvent, TextDelta
 from pywrapai.core.flow import Flow, StreamFlow, arun, astream, io, run, stream
 from pywrapai.core.stream import StreamRecord
-from pywrapai.exceptions import AuthError, ProviderError, ServerError
+from pywrapai.exceptions import AuthError, ProviderError, PyWrapAIError, ServerError
 from pywrapai.providers.base import BaseLLM, reading
 from pywrapai.providers.errors import from_status
 
@@ -127,6 +127,8 @@ class WireProvider(BaseLLM):
             yield
         except ProviderError as error:
             error.about(provider=self.name, model=self.model)
+            raise
+        except PyWrapAIError:
             raise
         except Exception as error:
             mapped = self.map_error(error)

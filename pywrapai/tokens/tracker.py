@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pywrapai.tokens.pricing import Cost, keep_free_over_fork, price_call, token_count
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 CallKind: TypeAlias = Literal["chat", "embedding"]
 
@@ -130,7 +128,7 @@ class TokenTracker:
             token_count(reasoning_tokens),
             cost.usd,
             cost.priced and priced is not False,
-            _now(),
+            datetime.now(UTC),
             duration_ms,
         )
         self._pending.append(call)
@@ -213,7 +211,7 @@ class TokenTracker:
             return {key: replace(part) for key, part in self._sums.items()}
 
     def _add_up_a_batch(self) -> None:
-        if len(self._pending) >= _BATCH and _lock.acquire(blocking=True):
+        if len(self._pending) >= _BATCH and _lock.acquire(blocking=False):
             try:
                 self._add_up()
             finally:
@@ -270,9 +268,3 @@ def _merged(parts: Iterable[_Sums]) -> Totals:
 def _given(cost_usd: Any) -> Cost:
     known = isinstance(cost_usd, int | float) and 0 <= cost_usd <= _MAX_USD
     return Cost(float(cost_usd), True) if known else Cost(0.0, False)
-
-
-def _now() -> datetime:
-    from datetime import UTC, datetime  # here, for it costs `import pywrapai` a millisecond
-
-    return datetime.now(UTC)

@@ -1,9 +1,14 @@
-"""Where monitored calls are kept. Import this and you import SQLAlchemy; Monitor does when used."""
+"""Where monitored calls are kept: the contract of a store, and the stores that there are."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pywrapai.core.extras import lazy
 from pywrapai_monitor.db.base import BaseStore, MessageRecord, Row, StoreError, TokenRecord
-from pywrapai_monitor.db.sqlite import SQLiteStore
 
-LibraryStore = SQLiteStore
+if TYPE_CHECKING:
+    from pywrapai_monitor.db.sqlite import LibraryStore, SQLiteStore
 
 __all__ = [
     "BaseStore",
@@ -14,3 +19,12 @@ __all__ = [
     "StoreError",
     "TokenRecord",
 ]
+
+# A foreign store needs the contract alone, and not SQLAlchemy.
+__getattr__ = lazy(
+    __name__,
+    {
+        "LibraryStore": "pywrapai_monitor.db.sqlite",
+        "SQLiteStore": "pywrapai_monitor.db.sqlite",
+    },
+)

@@ -4,7 +4,9 @@ Write these for DynamoDB, MongoDB or a dict, and everything above works with it.
 synchronous and may be called from many threads at once. Money is USD as float, durations are
 milliseconds, times are ISO 8601 strings in UTC ("2026-11-30T18:00:00.000000Z").
 
-A "call" is a token record of kind "chat", whatever its status.
+A "call" is a token record of kind "chat", whatever its status; `errors`, `unpriced_calls` and
+`avg_duration_ms` are those of calls, while costs and tokens are those of embeddings, too. A session
+counts from its first message or token record on, and a user from his first session on.
 """
 
 from __future__ import annotations
@@ -170,8 +172,9 @@ class BaseStore(ABC):
 
     @abstractmethod
     def get_model_usage(self) -> list[Row]:
-        """Per model, dearest first: `model`, `provider`, `kind`, `calls`, `errors`,
-        `input_tokens`, `output_tokens`, `cost_usd`, `avg_duration_ms`, `unpriced_calls`.
+        """Per model and kind of record, dearest first: `model`, `provider`, `kind`, `calls` (the
+        records of that kind), `errors`, `input_tokens`, `output_tokens`, `cost_usd`,
+        `avg_duration_ms`, `unpriced_calls`.
         """
 
     @abstractmethod

@@ -53,7 +53,6 @@ class SQLiteStore(SQLStore):
             URL.create("sqlite", database=self._path),
             poolclass=StaticPool if self._in_memory else QueuePool,
             connect_args={"timeout": _BUSY_TIMEOUT_S, "check_same_thread": False},
-            hide_parameters=True,
         )
         event.listen(engine, "connect", self._configure)
         return engine
@@ -181,3 +180,7 @@ def _execute(conn: Connection, statement: str) -> None:
     driver_connection = conn.connection.dbapi_connection
     assert driver_connection is not None
     driver_connection.cursor().execute(statement)
+
+
+LibraryStore = SQLiteStore
+"""The store's older name."""

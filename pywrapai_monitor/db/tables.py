@@ -6,9 +6,9 @@ reads hundreds of rows and not a million.
 
 - Times are BIGINT microseconds since 1970 in UTC. They compare alike on every database, and no
   session time zone, driver or column type can shift them.
-- Money is BIGINT in units of 1e-10 USD (`COST_UNITS` to the dollar). A price is a few decimals per
-  million tokens, so this holds the cost of a call exactly; integer sums are exact and the same in
-  any order, where float sums are neither; and 64 bits reach 900 million dollars.
+- Money is BIGINT in units of 1e-10 USD (`COST_UNITS` to the dollar). Prices per million tokens
+  have about four decimals, so a call is a whole number of these; integer sums are exact and the
+  same in any order, where float sums are neither; and 64 bits reach 900 million dollars.
 - Ids are at most `KEY_LENGTH` characters, which utf8mb4 indexes on MySQL allow, and of an exact
   collation there: the usual ones hold alice, ALICE, alicé and "alice " to be one user.
 - The long columns of a row come last: SQLite then reads the short ones without the pages behind.

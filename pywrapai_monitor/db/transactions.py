@@ -59,6 +59,7 @@ class TransactionalStore(BaseStore):
     def __init__(
         self, engine: Engine, *, name: str = "", clock: Callable[[], int] = time.time_ns
     ) -> None:
+        engine.hide_parameters = True  # an error must not repeat what users wrote
         self._engine = engine
         self._name = name or engine.url.render_as_string(hide_password=True)
         self._clock = clock

@@ -322,7 +322,7 @@ class TestConcurrency:
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
     def test_a_forked_child_counts_on_whatever_other_threads_were_doing(self) -> None:
         code = (
-            "import os, threading\n"
+            "import os, signal, threading\n"
             "from pywrapai.tokens import TokenTracker\n"
             "tracker = TokenTracker()\n"
             "stop = threading.Event()\n"
@@ -334,6 +334,7 @@ class TestConcurrency:
             "for thread in threads: thread.start()\n"
             "for _ in range(40):\n"
             "    if (child := os.fork()) == 0:\n"
+            "        signal.alarm(20)  # ends a child that hangs\n"
             "        before = tracker.total_calls\n"
             "        tracker.record('gpt-4o', 1, 1)\n"
             "        os._exit(0 if tracker.total_calls == before + 1 else 1)\n"
