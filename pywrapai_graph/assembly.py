@@ -51,5 +51,5 @@ def assemble(
 
 
 def _refuse_empty(turns: Sequence[Message]) -> None:
-    if any(m.role == Role.USER and not m.text.strip() for m in turns):
+    if any(m.role == Role.USER and not (m.text.strip() or m.images) for m in turns):
         raise ValueError("the user message is empty: give the model some text to answer")

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
+from pywrapai.core.image import Image
+
+Content: TypeAlias = str | list[str | Image]
+"""Text, or a list of text and images in the order in which they are read."""
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 
@@ -32,7 +36,25 @@ class ToolCall:
     raw_arguments: str | None = None
     """What the model sent, kept only when it is not a JSON object; `arguments` is then empty."""
     provider_data: dict[str, Any] | None = None
-    """What the provider wants back untouched on the next turn, such as a thought signature."""
+    """What the provider wants back untouched on the next turn, such as a thought signature.
+
+    JSON values by the provider's name, so that another provider leaves them alone.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values that `from_dict` reads."""
+        return _without_nones(
+            id=self.id,
+            name=self.name,
+            arguments=self.arguments,
+            raw_arguments=self.raw_arguments,
+            provider_data=self.provider_data,
+        )
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        return cls(**value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +66,27 @@ class ToolResult:
     content: str
     is_error: bool = False
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values that `from_dict` reads."""
+        return {
+            "tool_call_id": self.tool_call_id,
+            "name": self.name,
+            "content": self.content,
+            "is_error": self.is_error,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        return cls(**value)
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation. A TOOL message carries its `tool_result`."""
 
     role: Role
-    content: str
+    content: Content
     tool_calls: list[ToolCall] | None = None
     tool_result: ToolResult | None = None
     provider_data: dict[str, Any] | None = None
@@ -58,8 +94,52 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text alone."""
-        return self.content
+        """The text alone, without images."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part for part in self.content if isinstance(part, str))
+
+    @property
+    def images(self) -> list[Image]:
+        """The images alone."""
+        if isinstance(self.content, str):
+            return []
+        return [part for part in self.content if isinstance(part, Image)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values that `from_dict` reads; nothing that a provider wants back is lost."""
+        content = self.content
+        return _without_nones(
+            role=str(self.role),
+            content=content if isinstance(content, str) else [_part_to_dict(p) for p in content],
+            tool_calls=self.tool_calls and [call.to_dict() for call in self.tool_calls],
+            tool_result=self.tool_result and self.tool_result.to_dict(),
+            provider_data=self.provider_data,
+        )
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        content, calls, result = (value.get(k) for k in ("content", "tool_calls", "tool_result"))
+        return cls(
+            Role(value["role"]),
+            content if isinstance(content, str) else [_part_from_dict(p) for p in content or ()],
+            [ToolCall.from_dict(call) for call in calls] if calls else None,
+            ToolResult.from_dict(result) if result else None,
+            value.get("provider_data"),
+        )
+
+
+def _part_to_dict(part: str | Image) -> dict[str, Any]:
+    return {"type": "text", "text": part} if isinstance(part, str) else part.to_dict()
+
+
+def _part_from_dict(part: dict[str, Any]) -> str | Image:
+    return str(part["text"]) if part["type"] == "text" else Image.from_dict(part)
+
+
+def _without_nones(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +241,7 @@ class Request:
     """`temperature` and `max_tokens` where set, and whatever else goes to the provider as it is."""
     timeout: float | None = None
     """Seconds to wait for the first byte and between two chunks."""
+    schema: dict[str, Any] | None = None
+    """The JSON Schema that the answer must fit, for a provider that can hold a model to one."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """What of `settings` was given for this call alone; a fallback honours it too."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from pywrapai.core.base import Message, Role, ToolCall, ToolResult
+from pywrapai.core.base import Content, Message, Role, ToolCall, ToolResult
+from pywrapai.core.image import Image
 
 MessageInput: TypeAlias = str | Message | Sequence[Message | Mapping[str, Any]]
 """A string (one USER message), one Message, or a list of Message or of OpenAI-style dicts."""
@@ -37,8 +39,8 @@ def to_messages(messages: MessageInput) -> tuple[Message, ...]:
 
 
 def system_text(messages: Iterable[Message]) -> str | None:
-    """The SYSTEM text of a conversation, if it has any."""
-    return next((m.content for m in messages if m.role == Role.SYSTEM), None)
+    """The first SYSTEM text of a conversation, if it has any."""
+    return next((m.text for m in messages if m.role == Role.SYSTEM), None)
 
 
 def _to_message(item: Message | Mapping[str, Any]) -> Message:
@@ -56,9 +58,7 @@ def _checked(message: Message) -> Message:
     if role not in _KNOWN:
         raise ValueError(f"unknown role {role!r}: expected one of {_ROLES}")
     if not isinstance(message.content, str):
-        raise TypeError(
-            f"the content of a {role} message must be text, not {message.content!r:.80}"
-        )
+        _check_parts(message)
     if role == "tool" and message.tool_result is None:
         raise ValueError(
             "a TOOL message needs its tool_result: Message(Role.TOOL, text, "
@@ -70,7 +70,18 @@ def _checked(message: Message) -> Message:
 _KNOWN = frozenset(Role)
 
 
+def _check_parts(message: Message) -> None:
+    parts = message.content
+    if not isinstance(parts, list) or not all(isinstance(part, (str, Image)) for part in parts):
+        raise TypeError(
+            f"the content of a {message.role} message is text, or a list of text and Image, "
+            f"not {parts!r:.80}"
+        )
+
+
 def _from_dict(item: Mapping[str, Any]) -> Message:
+    if "tool_result" in item or "provider_data" in item:
+        return _checked(Message.from_dict(item))
     role = item.get("role")
     content = _content(item.get("content"))
     match role:
@@ -82,35 +93,50 @@ def _from_dict(item: Mapping[str, Any]) -> Message:
             calls = item.get("tool_calls")
             return Message(Role.ASSISTANT, content, [_call(c) for c in calls] if calls else None)
         case "tool":
-            call_id = item.get("tool_call_id")
-            if not call_id:
-                raise ValueError("a tool message needs the tool_call_id that it answers")
-            result = ToolResult(str(call_id), str(item.get("name") or ""), content)
-            return Message(Role.TOOL, content, tool_result=result)
+            return _tool_answer(item, Message(Role.TOOL, content))
     raise ValueError(f"unknown role {role!r}: expected one of {_ROLES}")
 
 
-def _content(content: Any) -> str:
+def _tool_answer(item: Mapping[str, Any], message: Message) -> Message:
+    call_id = item.get("tool_call_id")
+    if not call_id:
+        raise ValueError("a tool message needs the tool_call_id that it answers")
+    result = ToolResult(str(call_id), str(item.get("name") or ""), message.text)
+    return replace(message, tool_result=result)
+
+
+def _content(content: Any) -> Content:
     if content is None:
         return ""
     if isinstance(content, str):
         return content
-    if isinstance(content, Sequence):
-        return "".join(_part(part) for part in content)
-    raise TypeError(f"content must be text or a list of text parts, not {content!r:.80}")
+    if not isinstance(content, Sequence):
+        raise TypeError(f"content must be text or a list of parts, not {content!r:.80}")
+    parts = [_part(part) for part in content]
+    if any(isinstance(part, Image) for part in parts):
+        return parts
+    return "".join(part for part in parts if isinstance(part, str))
 
 
-def _part(part: Any) -> str:
+def _part(part: Any) -> str | Image:
     match part:
-        case str():
+        case str() | Image():
             return part
         case {"type": "text", "text": str(text)}:
             return text
-    raise ValueError(f"this content part is not known here: {part!r:.80}; a text part is expected")
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            return Image.from_url(url)
+        case {"type": "image"}:
+            return Image.from_dict(part)
+    raise ValueError(
+        f"this content part is not known here: {part!r:.80}; a part is text or an image_url"
+    )
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = call.get("function") or {}
+    function = call.get("function")
+    if function is None:
+        return ToolCall.from_dict(call)
     arguments, raw = parse_arguments(function.get("arguments"))
     return ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments, raw)
 

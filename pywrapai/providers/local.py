@@ -26,6 +26,7 @@ class LocalProvider(OpenAIProvider):
 
     name = "local"
     default_model = BUNDLED_MODEL
+    takes_images = False
     key_env: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -45,19 +46,21 @@ class LocalProvider(OpenAIProvider):
         self._path = _gguf(model)
         self.model = BUNDLED_MODEL if model is None else self._path.stem
 
-    def post(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+    def post(self, path: str, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
         """POST to the model, which is started if it does not run yet."""
         self.base_url = _address(self._path, self.model)
-        return super().post(body, timeout=timeout, stream=stream)
+        return super().post(path, body, timeout=timeout, stream=stream)
 
-    async def apost(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+    async def apost(
+        self, path: str, body: dict[str, Any], *, timeout: float, stream: bool
+    ) -> Reply:
         """`post`, awaited; loading the model does not hold up the event loop."""
         if self._path not in _servers:
             import asyncio
 
             await asyncio.to_thread(_address, self._path, self.model)
         self.base_url = _address(self._path, self.model)
-        return await super().apost(body, timeout=timeout, stream=stream)
+        return await super().apost(path, body, timeout=timeout, stream=stream)
 
 
 def _gguf(model: str | None) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pywrapai.core.base import (
@@ -23,23 +23,19 @@ from pywrapai.core.base import (
     TokenUsage,
     ToolCall,
 )
-from pywrapai.core.extras import needs
+from pywrapai.core.image import Image
 from pywrapai.core.messages import parse_arguments
+from pywrapai.core.schema import parameters_of
 from pywrapai.core.sse import SSEDecoder
 from pywrapai.exceptions import (
     ContentFilterError,
     ProviderConnectionError,
     ProviderError,
-    ProviderTimeoutError,
     ServerError,
 )
-from pywrapai.providers import transport
-from pywrapai.providers.errors import from_status, redacted
-from pywrapai.providers.wire import Decoder, Reply, WireProvider
-
-if TYPE_CHECKING:
-    import httpx2
-    import openai
+from pywrapai.providers.errors import from_status
+from pywrapai.providers.stainless import StainlessProvider
+from pywrapai.providers.wire import Decoder
 
 _FINISH: dict[Any, FinishReason] = {
     "stop": "stop",
@@ -62,9 +58,12 @@ def to_wire(request: Request, *, stream: bool, official: bool = False) -> dict[s
         "messages": [_message_to_wire(message) for message in request.messages],
     }
     if request.tools:
-        body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
+        body["tools"] = [_tool_to_wire(tool) for tool in request.tools]
         if request.tool_choice is not None:
             body["tool_choice"] = _tool_choice(request.tool_choice)
+    if request.schema is not None:
+        answer = {"name": "answer", "schema": request.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": answer}
     if stream:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
@@ -78,11 +77,25 @@ def _message_to_wire(message: Message) -> dict[str, Any]:
     if message.tool_result is not None:
         result = message.tool_result
         return {"role": "tool", "tool_call_id": result.tool_call_id, "content": result.content}
-    wire: dict[str, Any] = {"role": str(message.role), "content": message.content}
+    content = message.content
+    wire: dict[str, Any] = {
+        "role": str(message.role),
+        "content": content if isinstance(content, str) else [_part_to_wire(p) for p in content],
+    }
     if message.tool_calls:
         wire["tool_calls"] = [_call_to_wire(call) for call in message.tool_calls]
-        wire["content"] = message.content or None
+        wire["content"] = wire["content"] or None
     return wire
+
+
+def _part_to_wire(part: str | Image) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image_url", "image_url": {"url": part.as_url}}
+
+
+def _tool_to_wire(tool: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "function": {**tool, "parameters": parameters_of(tool)}}
 
 
 def _call_to_wire(call: ToolCall) -> dict[str, Any]:
@@ -289,10 +302,12 @@ def api_root(base_url: str | None) -> str | None:
     return root if urlsplit(root).path else f"{root}/v1"
 
 
-class OpenAIProvider(WireProvider):
+class OpenAIProvider(StainlessProvider):
     """OpenAI, and with `base_url` every server that speaks its wire."""
 
     name = "openai"
+    sdk = "openai"
+    clients = ("OpenAI", "AsyncOpenAI")
     default_model = "gpt-4o-mini"
     key_env: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
 
@@ -306,6 +321,10 @@ class OpenAIProvider(WireProvider):
     ) -> None:
         super().__init__(model, api_key=api_key, base_url=api_root(base_url), timeout=timeout)
 
+    def path(self, request: Request, *, stream: bool) -> str:
+        """One path for all."""
+        return "/chat/completions"
+
     def to_wire(self, request: Request, *, stream: bool) -> dict[str, Any]:
         """The JSON body; `max_tokens` by the name that the server knows."""
         return to_wire(request, stream=stream, official=self.base_url is None)
@@ -317,73 +336,3 @@ class OpenAIProvider(WireProvider):
     def decoder(self) -> Decoder:
         """What reads one stream of chunks."""
         return StreamDecoder()
-
-    def post(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
-        """POST through the SDK's generic verb, which leaves out its walk over every message."""
-        with needs("openai"):
-            import httpx2
-            from openai import Stream
-        client = transport.pool().sdk(self, self._client)
-        reply = client.post(
-            "/chat/completions",
-            body=body,
-            cast_to=httpx2.Response,
-            options={"timeout": timeout},
-            stream=stream,
-            stream_cls=Stream[object],
-        )
-        return cast("Reply", reply)  # cast_to is what comes back, also when stream is set
-
-    async def apost(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
-        """`post`, awaited."""
-        with needs("openai"):
-            import httpx2
-            from openai import AsyncStream
-        client = (await transport.apool()).sdk(self, self._aclient)
-        reply = await client.post(
-            "/chat/completions",
-            body=body,
-            cast_to=httpx2.Response,
-            options={"timeout": timeout},
-            stream=stream,
-            stream_cls=AsyncStream[object],
-        )
-        return cast("Reply", reply)
-
-    def _client(self, http: httpx2.Client) -> openai.OpenAI:
-        import openai
-
-        return openai.OpenAI(
-            api_key=self.require_key(), base_url=self.base_url, http_client=http, max_retries=0
-        )
-
-    def _aclient(self, http: httpx2.AsyncClient) -> openai.AsyncOpenAI:
-        import openai
-
-        return openai.AsyncOpenAI(
-            api_key=self.require_key(), base_url=self.base_url, http_client=http, max_retries=0
-        )
-
-    def map_error(self, error: Exception) -> ProviderError | None:
-        """Statuses by table, connection trouble by kind."""
-        import httpx2
-        import openai
-
-        where = self.base_url or "OpenAI"
-        match error:
-            case openai.APIStatusError():
-                key = self.require_key()
-                return from_status(error.status_code, error.body, error.response.headers, key=key)
-            case openai.APITimeoutError() | httpx2.TimeoutException():
-                return ProviderTimeoutError(
-                    f"{where} sent nothing for as long as `timeout` allows; raise it, or ask a "
-                    "faster model"
-                )
-            case openai.APIConnectionError() | httpx2.TransportError():
-                cause = redacted(str(error.__cause__ or error), self.api_key)
-                return ProviderConnectionError(
-                    f"cannot reach {where}: {cause}. Is the server running, and base_url right?"
-                )
-            case openai.OpenAIError():
-                return ServerError(redacted(str(error), self.api_key))
-        return None

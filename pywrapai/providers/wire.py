@@ -13,7 +13,13 @@ from typing import Any, ClassVar, Protocol
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEnd, StreamEvent, TextDelta
 from pywrapai.core.flow import Flow, StreamFlow, arun, astream, io, run, stream
 from pywrapai.core.stream import StreamRecord
-from pywrapai.exceptions import AuthError, ProviderError, PyWrapAIError, ServerError
+from pywrapai.exceptions import (
+    AuthError,
+    InvalidRequestError,
+    ProviderError,
+    PyWrapAIError,
+    ServerError,
+)
 from pywrapai.providers.base import BaseLLM, reading
 from pywrapai.providers.errors import from_status
 
@@ -50,6 +56,9 @@ class Decoder(Protocol):
 class WireProvider(BaseLLM):
     """Turns `to_wire`, one line of I/O and `from_wire` into a provider."""
 
+    stream_type: ClassVar[str] = "text/event-stream"
+    """The media type of its streams."""
+    takes_images: ClassVar[bool] = True
     key_env: ClassVar[tuple[str, ...]] = ()
     """Environment variables that may hold the key, first one first; none where none is needed."""
 
@@ -66,11 +75,17 @@ class WireProvider(BaseLLM):
         """What reads one stream."""
 
     @abstractmethod
-    def post(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
-        """Make the request; the reply's body is read unless `stream`."""
+    def path(self, request: Request, *, stream: bool) -> str:
+        """Where on the server the request goes."""
 
     @abstractmethod
-    async def apost(self, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+    def post(self, path: str, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
+        """Make a request; the reply's body is read unless `stream`."""
+
+    @abstractmethod
+    async def apost(
+        self, path: str, body: dict[str, Any], *, timeout: float, stream: bool
+    ) -> Reply:
         """`post`, awaited."""
 
     @abstractmethod
@@ -103,7 +118,7 @@ class WireProvider(BaseLLM):
             reply = yield from self._send(request, stream=True)
             decoder = self.decoder()
             try:
-                if not _content_type(reply).startswith("text/event-stream"):
+                if not _content_type(reply).startswith(self.stream_type):
                     yield from io(reply.read, reply.aread)
                     raise self._not_a_stream(reply)
                 with _decoding():
@@ -116,9 +131,11 @@ class WireProvider(BaseLLM):
         return response
 
     def _send(self, request: Request, *, stream: bool) -> Flow[Reply]:
-        body = self.to_wire(request, stream=stream)
+        if any(message.images for message in request.messages) and not self.takes_images:
+            raise InvalidRequestError(f"{self.name} models take no images: send text alone")
+        path, body = self.path(request, stream=stream), self.to_wire(request, stream=stream)
         timeout = self.timeout if request.timeout is None else request.timeout
-        return io(self.post, self.apost, body, timeout=timeout, stream=stream)
+        return io(self.post, self.apost, path, body, timeout=timeout, stream=stream)
 
     @contextmanager
     def _mapping(self) -> Iterator[None]:

@@ -106,26 +106,17 @@ class TokenTracker:
         """
         if kind not in _KINDS:
             raise ValueError(f"kind is {kind!r}; expected one of {', '.join(_KINDS)}")
+        raw = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens)
+        prompt, output, read, written, reasoning = map(token_count, raw)
         if cost_usd is None:
-            cost = price_call(
-                model,
-                input_tokens,
-                output_tokens,
-                cache_read_tokens=cache_read_tokens,
-                cache_write_tokens=cache_write_tokens,
-                provider=provider,
-            )
+            cost = _looked_up(model, provider, prompt, output, read, written)
         else:
             cost = _given(cost_usd)
         call = CallRecord(
             "" if model is None else str(model),
             provider,
             kind,
-            token_count(input_tokens),
-            token_count(output_tokens),
-            token_count(cache_read_tokens),
-            token_count(cache_write_tokens),
-            token_count(reasoning_tokens),
+            *(prompt, output, read, written, reasoning),
             cost.usd,
             cost.priced and priced is not False,
             datetime.now(UTC),
@@ -263,6 +254,19 @@ def _merged(parts: Iterable[_Sums]) -> Totals:
     for part in parts:
         sums.merge(part)
     return sums.totals()
+
+
+def _looked_up(
+    model: str, provider: str | None, prompt: int, output: int, read: int, written: int
+) -> Cost:
+    return price_call(
+        model,
+        prompt,
+        output,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        provider=provider,
+    )
 
 
 def _given(cost_usd: Any) -> Cost:

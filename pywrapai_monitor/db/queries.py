@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta, tzinfo
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, desc, func, select
+from sqlalchemy import Connection, bindparam, desc, distinct, func, select
 from sqlalchemy.sql.elements import BindParameter, ColumnElement
 
 from pywrapai.core.base import Message, Role
@@ -38,12 +38,6 @@ _usage, _session, _tool = usage_totals.c, session_totals.c, tool_totals.c
 
 def _sum(column: ColumnElement[Any], name: str | None = None) -> ColumnElement[Any]:
     return func.sum(column).label(name or column.name)
-
-
-def _count_groups(grouped: Select[Any]) -> Select[Any]:
-    """How many groups, and how many rows in all of them."""
-    groups = grouped.subquery()
-    return select(func.count(), func.coalesce(func.sum(groups.c.sessions), 0)).select_from(groups)
 
 
 _IN_CONVERSATION = (
@@ -125,10 +119,18 @@ _SPAN = select(
     select(func.max(_record.created_at)).where(_record.created_at >= _SINCE).scalar_subquery(),
 )
 _BY_USER = (
-    select(func.count().label("sessions")).select_from(session_totals).group_by(_session.user_id)
+    select(func.count().label("sessions"))
+    .select_from(session_totals)
+    .group_by(_session.user_id)
+    .subquery()
 )
-_ALL_SESSIONS = _count_groups(_BY_USER)
-_ACTIVE_SESSIONS = _count_groups(_BY_USER.where(_session.last_at >= _SINCE))
+# Grouped, all sessions are counted along their key; counted apart, a day's along their time.
+_ALL_SESSIONS = select(func.count(), func.coalesce(func.sum(_BY_USER.c.sessions), 0)).select_from(
+    _BY_USER
+)
+_ACTIVE_SESSIONS = select(func.count(distinct(_session.user_id)), func.count()).where(
+    _session.last_at >= _SINCE
+)
 
 
 def overview(conn: Connection, since_us: int | None = None) -> Row:

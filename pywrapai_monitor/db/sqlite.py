@@ -74,10 +74,9 @@ class SQLiteStore(SQLStore):
     @override
     def _begin(self) -> Iterator[Connection]:
         # SQLite has one writer at a time and lets the others poll; our own threads queue up here.
+        # The lock is taken first: one asked for in mid-transaction may be refused at once.
         with self._write_lock, self._engine.begin() as conn:
-            _execute(
-                conn, "BEGIN IMMEDIATE"
-            )  # a lock that is asked for later may be refused at once
+            _execute(conn, "BEGIN IMMEDIATE")
             yield conn
 
     @contextmanager

@@ -74,8 +74,18 @@ def _whole(name: str) -> Column[int]:
     return Column(name, BigInteger, nullable=False)
 
 
-def _table(name: str, *parts: SchemaItem) -> Table:
-    return Table(name, metadata, *parts, mysql_engine="InnoDB", mysql_charset="utf8mb4")
+def _table(name: str, *parts: SchemaItem, by_key: bool = False) -> Table:
+    """`by_key` lays the rows out in the order of their key, as InnoDB always does."""
+    return Table(
+        name,
+        metadata,
+        *parts,
+        mysql_engine="InnoDB",
+        mysql_charset="utf8mb4",
+        mariadb_engine="InnoDB",
+        mariadb_charset="utf8mb4",
+        sqlite_with_rowid=not by_key,
+    )
 
 
 conversations = _table(
@@ -180,6 +190,7 @@ usage_totals = _table(
     _whole("output_tokens"),
     _whole("cost"),
     Column("duration_ms", Double, nullable=False),
+    by_key=True,
 )
 
 session_totals = _table(
@@ -195,6 +206,7 @@ session_totals = _table(
     _whole("first_at"),
     _whole("last_at"),
     Index("ix_session_totals_time", "last_at", "user_id"),
+    by_key=True,
 )
 
 tool_totals = _table(
@@ -205,6 +217,7 @@ tool_totals = _table(
     _whole("errors"),
     _whole("timed"),
     Column("duration_ms", Double, nullable=False),
+    by_key=True,
 )
 
 schema_info = _table(
