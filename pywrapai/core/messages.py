@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pywrapai.core.base import Content, Message, Role, ToolCall, ToolResult
 from pywrapai.core.image import Image
+from pywrapai.core.tools import tool_call
 
 MessageInput: TypeAlias = str | Message | Sequence[Message | Mapping[str, Any]]
 """A string (one USER message), one Message, or a list of Message or of OpenAI-style dicts."""
@@ -137,18 +137,4 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
     function = call.get("function")
     if function is None:
         return ToolCall.from_dict(call)
-    arguments, raw = parse_arguments(function.get("arguments"))
-    return ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), arguments, raw)
-
-
-def parse_arguments(arguments: Any) -> tuple[dict[str, Any], str | None]:
-    """A tool call's arguments as a dict; when they are no JSON object, `{}` and the raw text."""
-    if arguments is None or arguments == "":
-        return {}, None
-    if isinstance(arguments, dict):
-        return arguments, None
-    try:
-        parsed = json.loads(arguments, strict=False)
-    except (TypeError, ValueError):
-        parsed = None
-    return (parsed, None) if isinstance(parsed, dict) else ({}, str(arguments))
+    return tool_call(call.get("id"), function.get("name"), function.get("arguments"))

@@ -24,9 +24,9 @@ from pywrapai.core.base import (
     ToolCall,
 )
 from pywrapai.core.image import Image
-from pywrapai.core.messages import parse_arguments
 from pywrapai.core.schema import parameters_of
 from pywrapai.core.sse import SSEDecoder
+from pywrapai.core.tools import tool_call, with_unique_ids
 from pywrapai.exceptions import (
     ContentFilterError,
     ProviderConnectionError,
@@ -166,27 +166,7 @@ def _finish(reason: Any, calls: bool) -> FinishReason:
 
 def _calls_from_wire(calls: list[dict[str, Any]]) -> list[ToolCall]:
     functions = [(call.get("id"), call.get("function") or {}) for call in calls]
-    return _unique([_call(i, f.get("name"), f.get("arguments")) for i, f in functions])
-
-
-def _call(call_id: Any, name: Any, arguments: Any) -> ToolCall:
-    parsed, raw = parse_arguments(arguments)
-    return ToolCall(str(call_id or ""), str(name or ""), parsed, raw)
-
-
-def _unique(calls: list[ToolCall]) -> list[ToolCall]:
-    """The calls with an id each: some servers send none, or one and the same for all."""
-    from dataclasses import replace
-    from uuid import uuid4
-
-    seen: set[str] = {""}
-    result: list[ToolCall] = []
-    for call in calls:
-        if call.id in seen:
-            call = replace(call, id=f"call_{uuid4().hex[:24]}")
-        seen.add(call.id)
-        result.append(call)
-    return result
+    return with_unique_ids(tool_call(i, f.get("name"), f.get("arguments")) for i, f in functions)
 
 
 def usage_from_wire(usage: Any) -> TokenUsage:
@@ -231,7 +211,9 @@ class StreamDecoder:
         if not self._done and self._finish is None:
             raise ProviderConnectionError("the stream ended without its end mark")
         parts = [self._calls[index] for index in sorted(self._calls)]
-        self._whole = _unique([_call(p["id"], p["name"], p["arguments"]) for p in parts])
+        self._whole = with_unique_ids(
+            tool_call(part["id"], part["name"], part["arguments"]) for part in parts
+        )
         _unless_refused(self.response(), "".join(self._refusal) or None)
         yield from self._whole
 

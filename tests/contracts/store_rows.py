@@ -43,7 +43,7 @@ def save_turn(
 
 
 def texts(store: BaseStore, user: str = "alice", session: str = "s1", **more: Any) -> list[str]:
-    return [m.content for m in store.load_history(user, session, **more)]
+    return [m.text for m in store.load_history(user, session, **more)]
 
 
 def assert_plain(value: object) -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pywrapai import Message, Role, ToolCall, ToolResult
-from pywrapai.core.messages import parse_arguments, system_text, to_messages
+from pywrapai.core.messages import system_text, to_messages
+from pywrapai.core.tools import parse_arguments
 
 
 def test_a_string_is_one_user_message():
