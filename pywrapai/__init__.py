@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pywrapai.cache import BaseCache, RedisCache, ResponseCache
 from pywrapai.core.base import (
     LLMResponse,
     Message,
@@ -13,7 +14,8 @@ from pywrapai.core.base import (
     ToolCall,
     ToolResult,
 )
-from pywrapai.core.stream import AsyncTextStream, TextStream
+from pywrapai.core.image import Image
+from pywrapai.core.stream import AsyncEventStream, AsyncTextStream, EventStream, TextStream
 from pywrapai.exceptions import (
     AuthError,
     ConfigurationError,
@@ -39,13 +41,17 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "AsyncEventStream",
     "AsyncTextStream",
     "AuthError",
+    "BaseCache",
     "BaseLLM",
     "CallRecord",
     "ConfigurationError",
     "ContentFilterError",
     "ContextLengthError",
+    "EventStream",
+    "Image",
     "InvalidRequestError",
     "LLMResponse",
     "Message",
@@ -56,6 +62,8 @@ __all__ = [
     "ProviderTimeoutError",
     "PyWrapAIError",
     "RateLimitError",
+    "RedisCache",
+    "ResponseCache",
     "Role",
     "ServerError",
     "StreamEnd",

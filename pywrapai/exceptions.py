@@ -22,6 +22,7 @@ error is its `__cause__`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -141,3 +142,5 @@ class StructuredOutputError(PyWrapAIError):
     """The model's last answer, as it was."""
     errors: tuple[str, ...] = ()
     """What is wrong with it, one line each."""
+    responses: Sequence[LLMResponse] = ()
+    """Every answer that was given, and paid for."""

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
-from time import perf_counter
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
+from pywrapai.asking import Asking, Source
+from pywrapai.cache import BaseCache, ResponseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Request, Role, StreamEvent
-from pywrapai.core.flow import Emit, Flow, Step, StreamFlow
+from pywrapai.core.flow import Flow, StreamFlow
 from pywrapai.core.messages import MessageInput, system_text, to_messages
 from pywrapai.core.retry import RetryPolicy
-from pywrapai.core.stream import AsyncTextStream, StreamRecord, TextStream
-from pywrapai.exceptions import ProviderError, StreamInterruptedError
+from pywrapai.core.stream import (
+    AsyncEventStream,
+    AsyncTextStream,
+    EventStream,
+    StreamRecord,
+    TextStream,
+)
+from pywrapai.core.structured import Misfit, Shape, asked_again, shape_of
+from pywrapai.exceptions import StructuredOutputError
 from pywrapai.providers import BaseLLM, provider_class
-from pywrapai.tokens import TokenTracker, price_call
+from pywrapai.tokens import TokenTracker
 
-T = TypeVar("T")
-Y = TypeVar("Y")
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    M = TypeVar("M", bound=BaseModel)
+
 _OF_THE_LLM = frozenset(
-    {"model", "provider", "api_key", "base_url", "system_prompt", "max_retries"}
+    {"provider", "model", "api_key", "base_url", "system_prompt", "max_retries", "fallbacks"}
 )
 
 
@@ -29,7 +39,8 @@ class LLM:
     """One model of one provider. May be shared by threads and by tasks.
 
     Args:
-        provider: a name ("openai", "local", or one given to `register_provider`), or a BaseLLM.
+        provider: a name ("openai", "local", ..., or one given to `register_provider`), or a
+            BaseLLM.
         model: the provider's name for the model; its default model if left out.
         api_key: the key; by default from the provider's environment variable.
         base_url: where the provider is, if not where its SDK looks.
@@ -38,6 +49,8 @@ class LLM:
         max_tokens: the most output tokens; sent only if given.
         timeout: seconds to wait for the first byte and between two chunks.
         max_retries: further attempts after a failure that may pass. 0 is exactly one request.
+        cache: True keeps the last 1,000 complete answers in memory; or a BaseCache.
+        fallbacks: LLMs to ask, in order, when this one fails for a reason that they may not have.
         tracker: where calls are counted; one of its own by default.
         options: anything else that goes into every request as it is, such as {"seed": 1}.
     """
@@ -54,37 +67,45 @@ class LLM:
         max_tokens: int | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
+        cache: bool | BaseCache = False,
+        fallbacks: Sequence[LLM] = (),
         tracker: TokenTracker | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._timeout = _positive(timeout)
-        self._retry = RetryPolicy(max_retries)
-        if isinstance(provider, BaseLLM):
-            self._provider = provider
-        else:
-            self._provider = provider_class(provider)(
+        timeout = _positive(timeout)
+        if isinstance(provider, str):
+            provider = provider_class(provider)(
                 model=model, api_key=api_key, base_url=base_url, timeout=timeout
             )
+        given = {"temperature": temperature, "max_tokens": max_tokens}
+        settings = {**(options or {}), **{k: v for k, v in given.items() if v is not None}}
         self.system_prompt = system_prompt
         self._system = (Message(Role.SYSTEM, system_prompt),) if system_prompt else ()
-        given = {"temperature": temperature, "max_tokens": max_tokens}
-        self._settings = {**(options or {}), **{k: v for k, v in given.items() if v is not None}}
-        self._tracker = TokenTracker() if tracker is None else tracker
+        self._source = Source(provider, RetryPolicy(max_retries), settings)
+        others = [source for llm in fallbacks for source in llm._asking.sources]
+        self._asking: Asking = Asking(
+            (self._source, *others), TokenTracker() if tracker is None else tracker, _cache(cache)
+        )
 
     @property
     def provider(self) -> str:
         """The provider's name."""
-        return self._provider.name
+        return self._source.provider.name
 
     @property
     def model(self) -> str:
         """The model's name, as the provider knows it."""
-        return self._provider.model
+        return self._source.provider.model
 
     @property
     def tokens(self) -> TokenTracker:
         """What the calls so far used and cost."""
-        return self._tracker
+        return self._asking.tracker
+
+    @property
+    def cache(self) -> BaseCache | None:
+        """Where answers are kept, if they are."""
+        return self._asking.cache
 
     def chat(
         self,
@@ -135,13 +156,97 @@ class LLM:
         request, record = self.request(messages, **overrides), StreamRecord()
         return AsyncTextStream(flow.astream(self.stream_flow(request, record)), record)
 
+    def stream_events(
+        self,
+        messages: MessageInput,
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        **overrides: Any,
+    ) -> EventStream:
+        """Ask, and read everything as it comes: TextDelta, ThinkingDelta, each ToolCall once it is
+        whole, and the LLMResponse last.
+        """
+        request = self.request(messages, tools, tool_choice, **overrides)
+        record = StreamRecord()
+        return EventStream(flow.stream(self.stream_flow(request, record)), record)
+
+    def astream_events(
+        self,
+        messages: MessageInput,
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        **overrides: Any,
+    ) -> AsyncEventStream:
+        """`stream_events`, for `async for`."""
+        request = self.request(messages, tools, tool_choice, **overrides)
+        record = StreamRecord()
+        return AsyncEventStream(flow.astream(self.stream_flow(request, record)), record)
+
+    @overload
+    def chat_structured(
+        self, messages: MessageInput, schema: type[M], *, max_attempts: int = 2, **overrides: Any
+    ) -> M: ...
+
+    @overload
+    def chat_structured(
+        self,
+        messages: MessageInput,
+        schema: Mapping[str, Any],
+        *,
+        max_attempts: int = 2,
+        **overrides: Any,
+    ) -> dict[str, Any]: ...
+
+    def chat_structured(
+        self, messages: MessageInput, schema: Any, *, max_attempts: int = 2, **overrides: Any
+    ) -> Any:
+        """Ask for an answer that fits a schema; the model is held to it where it can be.
+
+        Args:
+            messages: as for `chat`.
+            schema: a Pydantic model class, whose instance is returned; or a JSON Schema dict, and
+                a dict that was validated against it is returned.
+            max_attempts: how often to ask; each time with what was wrong before.
+            overrides: as for `chat`.
+
+        Raises:
+            StructuredOutputError: the last answer does not fit either; with `raw` and `errors`.
+            TypeError, ValueError: for a schema that is none.
+        """
+        shape = shape_of(schema)
+        request = self.request(messages, **overrides)
+        return flow.run(self.structured_flow(request, shape, max_attempts))[0]
+
+    @overload
+    async def achat_structured(
+        self, messages: MessageInput, schema: type[M], *, max_attempts: int = 2, **overrides: Any
+    ) -> M: ...
+
+    @overload
+    async def achat_structured(
+        self,
+        messages: MessageInput,
+        schema: Mapping[str, Any],
+        *,
+        max_attempts: int = 2,
+        **overrides: Any,
+    ) -> dict[str, Any]: ...
+
+    async def achat_structured(
+        self, messages: MessageInput, schema: Any, *, max_attempts: int = 2, **overrides: Any
+    ) -> Any:
+        """`chat_structured`, awaited."""
+        shape = shape_of(schema)
+        request = self.request(messages, **overrides)
+        return (await flow.arun(self.structured_flow(request, shape, max_attempts)))[0]
+
     def close(self) -> None:
         """Give back connections. The LLM may be used again and then opens new ones."""
-        self._provider.close()
+        self._source.provider.close()
 
     async def aclose(self) -> None:
         """`close`, awaited."""
-        await self._provider.aclose()
+        await self._source.provider.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -172,104 +277,60 @@ class LLM:
         _check_tools(tools, tool_choice)
         if misplaced := _OF_THE_LLM & overrides.keys():
             raise TypeError(f"{', '.join(sorted(misplaced))} belongs to LLM(...), not to one call")
-        timeout = _positive(overrides.pop("timeout", self._timeout))
-        settings = {**self._settings, **overrides} if overrides else self._settings
-        return Request(self.model, turns, tools or None, tool_choice, settings, timeout)
+        timeout = _positive(overrides.pop("timeout")) if "timeout" in overrides else None
+        own = self._source.settings
+        return Request(
+            self.model,
+            turns,
+            tools or None,
+            tool_choice,
+            {**own, **overrides} if overrides else own,
+            timeout,
+            overrides=overrides,
+        )
 
     def chat_flow(self, request: Request) -> Flow[LLMResponse]:
         """`chat` as a flow, for a layer above that adds to it."""
-        started = perf_counter()
-        try:
-            response = yield from self._attempts(lambda: self._provider.chat_flow(request))
-        except ProviderError as error:
-            if error.response is not None:
-                error.response = self._account(error.response, _ms_since(started))
-            raise
-        return self._account(response, _ms_since(started))
+        return self._asking.chat(request)
 
     def stream_flow(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
-        """`stream` as a flow, with all events, for a layer above that adds to it."""
-        provider = self._provider
-        try:
-            yield from self._attempts(lambda: provider.stream_flow(request, record), record)
-        except ProviderError as error:
-            if not record.begun:
-                raise
-            raise _interrupted(error, record) from error
-        finally:
-            answered = record.response
-            if answered is not None and (record.begun or answered.finish_reason is not None):
-                record.response = self._account(answered, record.duration_ms)
-        if record.response is not None:
-            yield Emit(record.response)
+        """`stream_events` as a flow, for a layer above that adds to it."""
+        return self._asking.stream(request, record)
 
-    def _attempts(
-        self,
-        attempt: Callable[[], Generator[Y, Any, T]],
-        record: StreamRecord | None = None,
-    ) -> Generator[Y | Step, Any, T]:
-        """The attempt's result, tried again by the policy until its stream has begun."""
-        for number in count(1):
+    def structured_flow(
+        self, request: Request, shape: Shape, max_attempts: int
+    ) -> Flow[tuple[Any, list[LLMResponse]]]:
+        """`chat_structured` as a flow: the value, and every response that led to it."""
+        if max_attempts < 1:
+            raise ValueError(f"max_attempts must be 1 or more, not {max_attempts}")
+        asked = replace(request, schema=shape.schema)
+        responses: list[LLMResponse] = []
+        for _ in range(max_attempts):
+            response = yield from self._asking.chat(asked, lambda kept: shape.fits(kept.content))
+            responses.append(response)
             try:
-                return (yield from attempt())
-            except ProviderError as error:
-                error.about(provider=self.provider, model=self.model)
-                wait = self._retry.delay(number, error)
-                if wait is None or (record is not None and record.begun):
-                    raise
-            yield from flow.sleep(wait)
-        raise AssertionError("unreachable: count() has no end")
-
-    def _account(self, response: LLMResponse, duration_ms: float) -> LLMResponse:
-        """The response with its price, counted."""
-        model, usage = response.model or self.model, response.usage
-        cost = price_call(
-            model,
-            usage.input_tokens,
-            usage.output_tokens,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            provider=self.provider,
-        )
-        self._tracker.record(
-            model,
-            usage.input_tokens,
-            usage.output_tokens,
-            provider=self.provider,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            reasoning_tokens=usage.reasoning_tokens,
-            duration_ms=duration_ms,
-            cost_usd=cost.usd,
-            priced=cost.priced,
-        )
-        return replace(
-            response,
-            model=model,
-            provider=self.provider,
-            duration_ms=duration_ms,
-            cost_usd=cost.usd,
-            priced=cost.priced,
+                return shape.read(response.content), responses
+            except Misfit as error:
+                misfit = error
+            follow_up = asked_again(response, misfit)
+            asked = replace(asked, messages=(*asked.messages, *follow_up))
+        raise StructuredOutputError(
+            f"the answer does not fit the schema after {max_attempts} attempts: {misfit}",
+            raw=responses[-1].content,
+            errors=misfit.errors,
+            provider=responses[-1].provider,
+            model=responses[-1].model,
+            request_id=responses[-1].request_id,
+            responses=responses,
         )
 
 
 def refuse_tools(overrides: dict[str, Any]) -> None:
     """ValueError if a text stream is given tools: their calls are no text."""
     if overrides.pop("tools", None) is not None:
-        raise ValueError("a stream gives text alone and takes no tools: use chat(tools=...)")
-
-
-def _interrupted(error: ProviderError, record: StreamRecord) -> StreamInterruptedError:
-    text = record.response.content if record.response else ""
-    return StreamInterruptedError(
-        f"the stream broke after {len(text)} characters: {error.message}",
-        partial=text,
-        response=record.response,
-        provider=error.provider,
-        model=error.model,
-        status_code=error.status_code,
-        request_id=error.request_id,
-    )
+        raise ValueError(
+            "a stream of text takes no tools: use stream_events(tools=...) or chat(tools=...)"
+        )
 
 
 def _check_tools(tools: Iterable[Mapping[str, Any]] | None, tool_choice: str | None) -> None:
@@ -291,5 +352,9 @@ def _positive(timeout: Any) -> float:
     return float(timeout)
 
 
-def _ms_since(started: float) -> float:
-    return (perf_counter() - started) * 1000.0
+def _cache(cache: bool | BaseCache) -> BaseCache | None:
+    if isinstance(cache, bool):
+        return ResponseCache() if cache else None
+    if not isinstance(cache, BaseCache):
+        raise TypeError(f"cache is True, False or a BaseCache, not {cache!r:.80}")
+    return cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from time import perf_counter
-from types import TracebackType
 from typing import Any, Self
 
 from pywrapai.core.base import LLMResponse, StreamEvent, TextDelta
@@ -46,14 +45,10 @@ class StreamRecord:
         return (perf_counter() - self._started) * 1000.0
 
 
-class TextStream(Iterator[str]):
-    """The text of an answer, piece by piece. Close it, or read it to its end.
+class _Reader:
+    """What every stream has for its reader, sync or async."""
 
-    Raises StreamInterruptedError if the stream breaks after its first chunk.
-    """
-
-    def __init__(self, events: Generator[StreamEvent, None, Any], record: StreamRecord) -> None:
-        self._events = events
+    def __init__(self, record: StreamRecord) -> None:
         self._record = record
 
     @property
@@ -61,11 +56,11 @@ class TextStream(Iterator[str]):
         """The whole response, once the stream has ended; what is known when it broke."""
         return self._record.response
 
-    def __next__(self) -> str:
-        for event in self._events:
-            if type(event) is TextDelta:
-                return event.text
-        raise StopIteration
+
+class _SyncReader(_Reader):
+    def __init__(self, events: Generator[StreamEvent, None, Any], record: StreamRecord) -> None:
+        super().__init__(record)
+        self._events = events
 
     def close(self) -> None:
         """Hang up. What was used until now is still recorded."""
@@ -74,32 +69,14 @@ class TextStream(Iterator[str]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
 
-class AsyncTextStream(AsyncIterator[str]):
-    """The async twin of TextStream."""
-
+class _AsyncReader(_Reader):
     def __init__(self, events: AsyncGenerator[StreamEvent, None], record: StreamRecord) -> None:
+        super().__init__(record)
         self._events = events
-        self._record = record
-
-    @property
-    def response(self) -> LLMResponse | None:
-        """The whole response, once the stream has ended; what is known when it broke."""
-        return self._record.response
-
-    async def __anext__(self) -> str:
-        async for event in self._events:
-            if type(event) is TextDelta:
-                return event.text
-        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Hang up. What was used until now is still recorded."""
@@ -108,10 +85,42 @@ class AsyncTextStream(AsyncIterator[str]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+
+class TextStream(_SyncReader, Iterator[str]):
+    """The text of an answer, piece by piece. Close it, or read it to its end.
+
+    Raises StreamInterruptedError if the stream breaks after its first chunk.
+    """
+
+    def __next__(self) -> str:
+        for event in self._events:
+            if type(event) is TextDelta:
+                return event.text
+        raise StopIteration
+
+
+class AsyncTextStream(_AsyncReader, AsyncIterator[str]):
+    """The async twin of TextStream."""
+
+    async def __anext__(self) -> str:
+        async for event in self._events:
+            if type(event) is TextDelta:
+                return event.text
+        raise StopAsyncIteration
+
+
+class EventStream(_SyncReader, Iterator[StreamEvent]):
+    """Everything in an answer as it comes; the LLMResponse is the last event."""
+
+    def __next__(self) -> StreamEvent:
+        return next(self._events)
+
+
+class AsyncEventStream(_AsyncReader, AsyncIterator[StreamEvent]):
+    """The async twin of EventStream."""
+
+    async def __anext__(self) -> StreamEvent:
+        return await anext(self._events)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEnd, StreamEvent, TextDelta
 from pywrapai.core.flow import Flow, Step, StreamFlow, io
 from pywrapai.core.stream import StreamRecord
+from pywrapai.core.structured import with_instruction
 
 
 class BaseLLM(ABC):
@@ -70,6 +72,23 @@ class BaseLLM(ABC):
     def astream(self, messages: list[Message], **settings: Any) -> AsyncIterator[str | StreamEnd]:
         """`stream`, awaited."""
 
+    def chat_structured(
+        self, messages: list[Message], schema: dict[str, Any], **settings: Any
+    ) -> LLMResponse | None:
+        """One answer held to a JSON Schema by the model's own means; None if it has none.
+
+        LLM then tells the schema in words. The answer is validated in either case.
+        """
+        return None
+
+    async def achat_structured(
+        self, messages: list[Message], schema: dict[str, Any], **settings: Any
+    ) -> LLMResponse | None:
+        """`chat_structured`, awaited; by default in a thread."""
+        import asyncio
+
+        return await asyncio.to_thread(self.chat_structured, messages, schema, **settings)
+
     def close(self) -> None:  # noqa: B027  # nothing to do is a good default
         """Give back what the provider holds open. May be called twice."""
 
@@ -87,6 +106,17 @@ class BaseLLM(ABC):
             request.tool_choice,
             **request.settings,
         )
+
+    def structured_flow(self, request: Request) -> Flow[LLMResponse]:
+        """How LLM asks for an answer that fits `request.schema`."""
+        schema, messages = request.schema or {}, list(request.messages)
+        held = yield from io(
+            self.chat_structured, self.achat_structured, messages, schema, **request.settings
+        )
+        if held is not None:
+            return held
+        told = tuple(with_instruction(messages, schema))
+        return (yield from self.chat_flow(replace(request, messages=told)))
 
     def stream_flow(
         self, request: Request, record: StreamRecord

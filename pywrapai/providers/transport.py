@@ -1,8 +1,8 @@
 """HTTP connections: one pool for the sync callers of a process, one for each event loop.
 
-All providers share them, so a second LLM costs no new TLS context (27 ms) and finds connections
-open. A pool never crosses a fork or outlives its event loop, and neither does an SDK client,
-which lives in the pool that it uses.
+All providers on one HTTP library share them, so a second LLM costs no new TLS context (27 ms) and
+finds connections open. A pool never crosses a fork or outlives its event loop, and neither does an
+SDK client, which lives in the pool that it uses.
 """
 
 from __future__ import annotations
@@ -10,19 +10,24 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import AsyncGenerator, Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from pywrapai.core.process import after_fork_in_child
 
 if TYPE_CHECKING:
-    import ssl
     from asyncio import AbstractEventLoop
 
+    import httpx
     import httpx2
 
 H = TypeVar("H")
+C = TypeVar("C")
+A = TypeVar("A")
 S = TypeVar("S")
+
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Pool(Generic[H]):
@@ -44,83 +49,83 @@ class Pool(Generic[H]):
         self._sdks.pop(owner, None)
 
 
-_lock = threading.Lock()
-_tls: ssl.SSLContext | None = None
-_pool: Pool[httpx2.Client] | None = None
-_apools: dict[AbstractEventLoop, Pool[httpx2.AsyncClient]] = {}
-_owners: dict[AbstractEventLoop, AsyncGenerator[None, None]] = {}
+class Pools(Generic[C, A]):
+    """All pools of one HTTP library: `httpx2`, on which the SDKs stand, or `httpx`."""
+
+    def __init__(self, library: str) -> None:
+        self._library = library
+        self._tls: Any = None
+        self._forget()
+        after_fork_in_child(self._forget)
+        atexit.register(self._at_exit)
+
+    def _forget(self) -> None:
+        """A forked child leaves its parent's sockets alone; the parent goes on using them."""
+        self._lock = threading.Lock()
+        self._pool: Pool[C] | None = None
+        self._apools: dict[AbstractEventLoop, Pool[A]] = {}
+        self._owners: dict[AbstractEventLoop, AsyncGenerator[None, None]] = {}
+
+    def pool(self) -> Pool[C]:
+        """The pool for the sync calls of this process."""
+        known = self._pool
+        if known is None:
+            http = import_module(self._library)
+            with self._lock:
+                known = self._pool or Pool(http.Client(**self._settings(http)))
+                self._pool = known
+        return known
+
+    async def apool(self) -> Pool[A]:
+        """The pool for the async calls of the running event loop; closed when that shuts down."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        known = self._apools.get(loop)
+        if known is None:
+            http = import_module(self._library)
+            with self._lock:
+                client = http.AsyncClient(**self._settings(http))
+                known = self._apools[loop] = Pool(client)
+                self._forget_closed_loops()
+            # What a loop closes in good order before it ends are its suspended async generators
+            # (loop.shutdown_asyncgens, called by asyncio.run): one of them owns the connections.
+            self._owners[loop] = owner = self._own(client, loop)
+            await anext(owner)
+        return known
+
+    async def _own(self, client: Any, loop: AbstractEventLoop) -> AsyncGenerator[None, None]:
+        try:
+            async with client:
+                yield
+        finally:
+            self._apools.pop(loop, None)
+            self._owners.pop(loop, None)
+
+    def _forget_closed_loops(self) -> None:
+        for loop in [loop for loop in self._apools if loop.is_closed()]:
+            self._apools.pop(loop, None)
+            self._owners.pop(loop, None)
+
+    def _settings(self, http: Any) -> dict[str, Any]:
+        if self._tls is None:
+            self._tls = http.create_ssl_context()
+        return {
+            "verify": self._tls,
+            "limits": http.Limits(max_connections=1000, max_keepalive_connections=100),
+            "follow_redirects": True,
+            # A proxy of the environment cannot reach a model server on this machine.
+            "mounts": {f"all://{host}": None for host in _LOOPBACK},
+        }
+
+    def _at_exit(self) -> None:
+        client: Any = self._pool and self._pool.http
+        if client is not None:
+            client.close()
 
 
-def pool() -> Pool[httpx2.Client]:
-    """The pool for the sync calls of this process."""
-    global _pool
-    if _pool is None:
-        import httpx2
+HTTPX2: Pools[httpx2.Client, httpx2.AsyncClient] = Pools("httpx2")
+HTTPX: Pools[httpx.Client, httpx.AsyncClient] = Pools("httpx")
 
-        with _lock:
-            if _pool is None:
-                _pool = Pool(httpx2.Client(**_settings()))
-    return _pool
-
-
-async def apool() -> Pool[httpx2.AsyncClient]:
-    """The pool for the async calls of the running event loop; closed when that shuts down."""
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    known = _apools.get(loop)
-    if known is None:
-        import httpx2
-
-        with _lock:
-            http = httpx2.AsyncClient(**_settings())
-            known = _apools[loop] = Pool(http)
-            _forget_closed_loops()
-        # What a loop closes in good order before it ends are its suspended async generators
-        # (loop.shutdown_asyncgens, called by asyncio.run), so one of them owns the connections.
-        _owners[loop] = owner = _own(http, loop)
-        await anext(owner)
-    return known
-
-
-async def _own(http: httpx2.AsyncClient, loop: AbstractEventLoop) -> AsyncGenerator[None, None]:
-    try:
-        async with http:
-            yield
-    finally:
-        _apools.pop(loop, None)
-        _owners.pop(loop, None)
-
-
-def _forget_closed_loops() -> None:
-    for loop in [loop for loop in _apools if loop.is_closed()]:
-        _apools.pop(loop, None)
-        _owners.pop(loop, None)
-
-
-def _settings() -> dict[str, Any]:
-    import httpx2
-
-    global _tls
-    if _tls is None:
-        _tls = httpx2.create_ssl_context()
-    limits = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
-    return {"verify": _tls, "limits": limits, "follow_redirects": True}
-
-
-def _after_fork() -> None:
-    """Forget the parent's sockets in the child; the parent goes on using them."""
-    global _lock, _pool
-    _lock = threading.Lock()
-    _pool = None
-    _apools.clear()
-    _owners.clear()
-
-
-def _at_exit() -> None:
-    if _pool is not None:
-        _pool.http.close()
-
-
-after_fork_in_child(_after_fork)
-atexit.register(_at_exit)
+pool = HTTPX2.pool
+apool = HTTPX2.apool

@@ -110,6 +110,10 @@ class WireProvider(BaseLLM):
                 response = self.from_wire(self._json(reply))
         return replace(response, request_id=_request_id(reply) or response.request_id)
 
+    def structured_flow(self, request: Request) -> Flow[LLMResponse]:
+        """The same request: `to_wire` holds the model to its schema."""
+        return self.chat_flow(request)
+
     def stream_flow(
         self, request: Request, record: StreamRecord
     ) -> StreamFlow[StreamEvent, LLMResponse]:

@@ -6,6 +6,7 @@ the tracker's part.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import re
@@ -277,12 +278,14 @@ def _warn_once(model: str) -> None:
         return
     mine = object()
     if _warned.setdefault(model, mine) is mine:  # one step, so one thread alone gets here
-        warnings.warn(
-            f"no price is known for model {model}: its calls count as $0 and as unpriced; "
-            f'give one with load_user_pricing({{{model}: {{"input": ..., "output": ...}}}})',
-            UnpricedModelWarning,
-            stacklevel=5,
-        )
+        # With warnings turned into errors, this one must not lose an answer that was paid for.
+        with contextlib.suppress(UnpricedModelWarning):
+            warnings.warn(
+                f"no price is known for model {model}: its calls count as $0 and as unpriced; "
+                f'give one with load_user_pricing({{{model}: {{"input": ..., "output": ...}}}})',
+                UnpricedModelWarning,
+                stacklevel=5,
+            )
 
 
 def _loaded_book() -> _Book:

@@ -1,0 +1,46 @@
+"""Single flight: of callers who want the same thing at once, one gets it and the others wait."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from pywrapai.core.flow import Flow, Step
+
+T = TypeVar("T")
+
+
+class SingleFlight(Generic[T]):
+    """Flights by key. Threads and tasks, of any event loop, may share one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[str, Future[T | None]] = {}
+
+    def board(self, key: str) -> Future[T | None] | None:
+        """None for the first, who must `land`; for the others the flight to wait for."""
+        with self._lock:
+            flight = self._flights.get(key)
+            if flight is None:
+                self._flights[key] = Future()
+            return flight
+
+    def land(self, key: str, result: T | None) -> None:
+        """Give the waiting ones what was got; None if nothing was, and each tries for himself."""
+        with self._lock:
+            flight = self._flights.pop(key)
+        flight.set_result(result)
+
+
+def waiting(flight: Future[T | None]) -> Flow[T | None]:
+    """Wait for another's flight."""
+
+    async def wait() -> T | None:
+        import asyncio
+
+        # shielded: a waiting task that is cancelled must not cancel it for all
+        return await asyncio.shield(asyncio.wrap_future(flight))
+
+    result: T | None = yield Step(flight.result, wait)
+    return result
