@@ -35,7 +35,14 @@ from pywrapai.exceptions import (
 )
 from pywrapai.llm import LLM
 from pywrapai.providers import BaseLLM, register_provider
-from pywrapai.tokens import CallRecord, TokenTracker, get_cost, load_user_pricing
+from pywrapai.tokens import (
+    CallRecord,
+    PricingError,
+    TokenTracker,
+    UnpricedModelWarning,
+    get_cost,
+    load_user_pricing,
+)
 
 __version__ = "0.1.0"
 
@@ -57,6 +64,7 @@ __all__ = [
     "Message",
     "MissingDependencyError",
     "ModelNotFoundError",
+    "PricingError",
     "ProviderConnectionError",
     "ProviderError",
     "ProviderTimeoutError",
@@ -76,6 +84,7 @@ __all__ = [
     "TokenUsage",
     "ToolCall",
     "ToolResult",
+    "UnpricedModelWarning",
     "get_cost",
     "load_user_pricing",
     "register_provider",

@@ -30,7 +30,7 @@ from pywrapai.exceptions import (
     StreamInterruptedError,
 )
 from pywrapai.providers import BaseLLM
-from pywrapai.tokens import TokenTracker, price_call
+from pywrapai.tokens import Cost, TokenTracker, price_call
 
 T = TypeVar("T")
 Y = TypeVar("Y")
@@ -83,7 +83,7 @@ class Source:
         return replace(
             request,
             model=self.provider.model,
-            settings={**self.settings, **request.overrides},
+            settings=merged(self.settings, request.overrides),
         )
 
 
@@ -191,7 +191,7 @@ class Asking:
         """The response with its price, counted."""
         provider, usage = source.provider.name, response.usage
         model = response.model or source.provider.model
-        cost = price_call(
+        cost = _own_price(response) or price_call(
             model,
             usage.input_tokens,
             usage.output_tokens,
@@ -221,13 +221,24 @@ class Asking:
         )
 
 
+def merged(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's settings for one call; an override of None leaves the setting out."""
+    both = {**settings, **overrides}
+    return {name: value for name, value in both.items() if value is not None}
+
+
+def _own_price(response: LLMResponse) -> Cost | None:
+    """What a provider of the user's own says that its answer cost."""
+    return Cost(response.cost_usd, True) if response.cost_usd else None
+
+
 def _looked_up(cache: BaseCache, key: str) -> Flow[LLMResponse | None]:
     try:
         if not cache.blocks:
             return cache.get(key)
         return (yield from blocking(cache.get, key))
     except Exception as error:
-        log.warning("the cache cannot be read, asking the model instead: %r", error)
+        log.warning("the cache cannot be read, the model is asked instead: %r", error)
         return None
 
 
@@ -267,7 +278,7 @@ def _interrupted(error: ProviderError, record: StreamRecord) -> StreamInterrupte
         provider=error.provider,
         model=error.model,
         status_code=error.status_code,
-        request_id=error.request_id,
+        request_id=error.request_id or (record.response and record.response.request_id),
     )
 
 

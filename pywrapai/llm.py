@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-from pywrapai.asking import Asking, Source
+from pywrapai.asking import Asking, Source, merged
 from pywrapai.cache import BaseCache, ResponseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Request, Role, StreamEvent
@@ -76,6 +76,11 @@ class LLM:
         if isinstance(provider, str):
             provider = provider_class(provider)(
                 model=model, api_key=api_key, base_url=base_url, timeout=timeout
+            )
+        elif not (model is api_key is base_url is None):
+            raise ValueError(
+                "model, api_key and base_url belong to the provider, and this one is made already: "
+                f"give them to {type(provider).__name__}(...)"
             )
         given = {"temperature": temperature, "max_tokens": max_tokens}
         settings = {**(options or {}), **{k: v for k, v in given.items() if v is not None}}
@@ -284,7 +289,7 @@ class LLM:
             turns,
             tools or None,
             tool_choice,
-            {**own, **overrides} if overrides else own,
+            merged(own, overrides) if overrides else own,
             timeout,
             overrides=overrides,
         )

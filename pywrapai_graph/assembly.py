@@ -32,14 +32,16 @@ def assemble(
 ) -> Assembly:
     """System prompt first, history oldest first, input last.
 
-    With a system prompt, a SYSTEM message at the head of the input gives way to it. Raises
-    ValueError for an empty user message.
+    With a system prompt, a SYSTEM message at the head of the input or in the history gives way
+    to it. Raises ValueError for an empty user message.
     """
     turns = to_messages(given)
     _refuse_empty(turns)
     if system_prompt is not None and turns[0].role == Role.SYSTEM:
         turns = turns[1:]
     past = to_messages(history) if history else ()
+    if system_prompt is not None:
+        past = tuple(message for message in past if message.role != Role.SYSTEM)
     head = (Message(Role.SYSTEM, system_prompt),) if system_prompt is not None else ()
     return Assembly(
         messages=[*head, *past, *turns],

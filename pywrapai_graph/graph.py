@@ -48,7 +48,7 @@ class GraphLLM:
                     "enable_system_prompt_versioning=True needs prompt_file=, the name of a file "
                     f"in {os.fspath(prompts_dir)!r}"
                 )
-            self.system_prompt = PromptRegistry(prompts_dir).load(prompt_file)
+            self.system_prompt = PromptRegistry(prompts_dir).load(prompt_file) or None
 
     @property
     def tokens(self) -> TokenTracker:
@@ -66,9 +66,9 @@ class GraphLLM:
         return self.llm.provider
 
     def with_system_prompt(self, text: str) -> Self:
-        """A copy with another system prompt; it shares the LLM, its cache and its tracker."""
+        """A copy with another system prompt, none if it is empty; the LLM is shared."""
         twin = copy.copy(self)
-        twin.system_prompt = text
+        twin.system_prompt = text or None
         return twin
 
     def assemble(

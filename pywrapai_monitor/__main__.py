@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
-    except (PyWrapAIError, StoreError, OSError, ValueError) as error:
+    except (PyWrapAIError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -79,7 +79,8 @@ class Monitor:
             raise ValueError(f"max_turns must be 0 or more, or None for all, not {max_turns}")
         version = None
         if prompt_name is not None:
-            version = self.store.get_user_prompt_version(user_id, prompt_name) or "active"
+            pinned = self.store.get_user_prompt_version(user_id, prompt_name)
+            version = pinned or self.store.active_prompt_version(prompt_name)
             graph = graph.with_system_prompt(self.store.get_prompt(prompt_name, version))
         return MonitoredGraph(
             graph,

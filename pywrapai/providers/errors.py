@@ -44,11 +44,13 @@ _WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
     ("api key", AuthError),
     ("does not exist", ModelNotFoundError),
 )
+_NO_QUOTA = "insufficient_quota"
+_QUOTA_ADVICE = "there is no credit left on the account: waiting does not help"
 _ADVICE: dict[type[ProviderError], str] = {
     AuthError: "check the key and what it may do",
     ContextLengthError: "send fewer or shorter messages, or take a model with a larger window",
     ModelNotFoundError: "check the model's name and whether this key may use it",
-    RateLimitError: "slow down, or raise the limit or the credit of the account",
+    RateLimitError: "slow down, or raise the account's limit",
     ServerError: "the fault is on the server's side; try again later or add fallbacks=[...]",
 }
 
@@ -61,8 +63,8 @@ def from_status(
     said, code = _message(body), _code(body)
     kind = _kind(status, code, said.lower())
     text = f"{said or 'no message'} (HTTP {status}{f', {code}' if code else ''})"
-    if kind in _ADVICE:
-        text = f"{text}; {_ADVICE[kind]}"
+    if advice := _QUOTA_ADVICE if code == _NO_QUOTA else _ADVICE.get(kind):
+        text = f"{text}; {advice}"
     error = kind(redacted(text, key), status_code=status, request_id=headers.get("x-request-id"))
     if (wait := retry_after(headers)) is not None:
         error.retry_after = wait
@@ -89,7 +91,7 @@ def _kind(status: int, code: str | None, words: str) -> type[ProviderError]:
 def _retryable(
     status: int, code: str | None, kind: type[ProviderError], headers: Mapping[str, str]
 ) -> bool:
-    if code == "insufficient_quota":  # a 429 that no waiting mends
+    if code == _NO_QUOTA:  # a 429 that no waiting mends
         return False
     asked = headers.get("x-should-retry")
     if asked in ("true", "false"):

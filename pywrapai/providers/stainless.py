@@ -80,10 +80,13 @@ class StainlessProvider(WireProvider):
                 "faster model"
             )
         if isinstance(error, (sdk.APIConnectionError, httpx2.TransportError)):
-            cause = redacted(str(error.__cause__ or error), self.api_key)
-            return ProviderConnectionError(
-                f"cannot reach {where}: {cause}. Is the server running, and base_url right?"
-            )
+            cause = error.__cause__ or error
+            said = redacted(str(cause), self.api_key).rstrip(".")
+            if isinstance(cause, httpx2.ConnectError):
+                said = f"cannot reach {where}: {said}. Is the server running, and base_url right?"
+            else:
+                said = f"the connection to {where} broke: {said}"
+            return ProviderConnectionError(said)
         if isinstance(error, sdk.APIError):
             return ServerError(redacted(str(error), self.api_key))
         return None

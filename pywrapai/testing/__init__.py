@@ -1,7 +1,22 @@
-"""Doubles for tests: a provider that says what you tell it, with no network and no key."""
+"""For tests of code that calls models: a scripted provider, and a server that speaks the wires."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pywrapai.core.extras import lazy
 from pywrapai.testing.stub import StubProvider
 
-__all__ = ["StubProvider"]
+if TYPE_CHECKING:
+    from pywrapai.testing.server import StubServer, refusing_port
+
+__all__ = ["StubProvider", "StubServer", "refusing_port"]
+
+# The server imports asyncio, which a scripted provider does without.
+__getattr__ = lazy(
+    __name__,
+    {
+        "StubServer": "pywrapai.testing.server",
+        "refusing_port": "pywrapai.testing.server",
+    },
+)

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from pywrapai.exceptions import PyWrapAIError
+
 if TYPE_CHECKING:
     from pywrapai import Message, ToolCall, ToolResult
 
@@ -24,7 +26,7 @@ Status: TypeAlias = Literal["ok", "error", "interrupted", "cancelled"]
 Row: TypeAlias = dict[str, Any]
 
 
-class StoreError(Exception):
+class StoreError(PyWrapAIError):
     """The database cannot be opened, read or written; its own error is the `__cause__`."""
 
 
@@ -142,6 +144,12 @@ class BaseStore(ABC):
     @abstractmethod
     def get_prompt(self, name: str, version: str = "active") -> str:
         """The text of a version; "active" is the promoted one. KeyError if there is none."""
+
+    def active_prompt_version(self, name: str) -> str:
+        """Which version "active" means now; KeyError if none does. A store may leave this out, and
+        its records then say "active".
+        """
+        return "active"
 
     @abstractmethod
     def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:

@@ -14,6 +14,9 @@ _prompt, _setting = system_prompts.c, user_settings.c
 _VERSION = (_prompt.name == bindparam("of_name"), _prompt.version == bindparam("of_version"))
 _FIND = select(_prompt.text).where(*_VERSION)
 _FIND_ACTIVE = select(_prompt.text).where(_prompt.name == bindparam("of_name"), _prompt.is_active)
+_FIND_ACTIVE_VERSION = select(_prompt.version).where(
+    _prompt.name == bindparam("of_name"), _prompt.is_active
+)
 # Two that promote at once lock all versions first, in one order, and so never each other out.
 _LOCK = (
     select(_prompt.id)
@@ -73,6 +76,14 @@ def require(conn: Connection, name: str, version: str) -> str:
     if found is None:
         raise KeyError(f"no version {version!r} of prompt {name!r}: save it with save_prompt first")
     return str(found)
+
+
+def active_version(conn: Connection, name: str) -> str:
+    """Which version is the active one. KeyError if none is."""
+    version: str | None = conn.execute(_FIND_ACTIVE_VERSION, {"of_name": name}).scalar()
+    if version is None:
+        raise KeyError(f"no version of prompt {name!r} is active: promote one with save_prompt")
+    return version
 
 
 def pinned(conn: Connection, user_id: str, name: str) -> str | None:

@@ -95,6 +95,11 @@ class SQLStore(TransactionalStore):
             return prompts.require(conn, codec.key("name", name), codec.key("version", version))
 
     @override
+    def active_prompt_version(self, name: str) -> str:
+        with self._reading() as conn:
+            return prompts.active_version(conn, codec.key("name", name))
+
+    @override
     def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:
         user_id, name = codec.key("user_id", user_id), codec.key("prompt_name", prompt_name)
         version = codec.key("prompt_version", prompt_version)

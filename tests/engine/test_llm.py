@@ -118,6 +118,32 @@ def test_it_may_be_registered_under_a_name():
     assert llm.chat("hey").content == "HEY"
 
 
+@pytest.mark.parametrize("name", ["model", "api_key", "base_url"])
+def test_what_belongs_to_a_provider_is_refused_beside_an_instance(name):
+    with pytest.raises(ValueError, match="Echo"):
+        LLM(Echo(), **{name: "x"})
+
+
+def test_an_override_of_none_leaves_a_setting_out():
+    provider = Echo()
+
+    LLM(provider, temperature=0.5, max_tokens=9).chat("hey", temperature=None)
+
+    assert provider.seen[3] == {"max_tokens": 9}
+
+
+def test_what_a_provider_says_that_it_cost_is_believed():
+    class Priced(Echo):
+        def chat(self, messages, tools=None, tool_choice=None, **settings):
+            return LLMResponse("hey", cost_usd=0.25)
+
+    llm = LLM(Priced())
+
+    assert llm.chat("hey").cost_usd == 0.25
+    assert llm.tokens.total_cost == 0.25
+    assert llm.tokens.unpriced_calls == 0
+
+
 def test_only_a_provider_can_be_registered():
     with pytest.raises(TypeError, match="BaseLLM"):
         register_provider("x", dict)  # type: ignore[arg-type]
@@ -208,6 +234,8 @@ def test_a_stream_that_breaks_keeps_what_had_arrived():
     assert pieces.response is not None
     assert pieces.response.content == "half"
     assert pieces.response.finish_reason is None
+    assert pieces.response.provider == "echo"
+    assert caught.value.response == pieces.response
 
 
 def test_an_error_of_the_users_own_passes_through_as_it_is():

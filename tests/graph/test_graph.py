@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pywrapai import LLM, LLMResponse, Message, Role
+from pywrapai import LLM, Image, LLMResponse, Message, Role
 from pywrapai.testing import StubProvider
 from pywrapai_graph import GraphLLM
 
@@ -169,3 +169,25 @@ def test_a_whole_response_can_go_back_as_history(graph):
     assembly = graph.assemble("hi", [HISTORY[0], answer.message])
 
     assert assembly.messages[:2] == HISTORY
+
+
+def test_an_empty_system_prompt_is_none(graph, provider):
+    graph.with_system_prompt("").chat("hi")
+
+    assert provider.requests[0].messages == (Message(Role.USER, "hi"),)
+
+
+def test_a_system_message_in_the_history_gives_way_too(graph):
+    history = [Message(Role.SYSTEM, "older"), *HISTORY]
+
+    assembly = graph.with_system_prompt("ours").assemble("hi", history)
+
+    assert [m.content for m in assembly.messages if m.role == Role.SYSTEM] == ["ours"]
+
+
+def test_an_image_alone_is_a_message(graph, provider):
+    picture = Image.from_bytes(b"\x89PNG\r\n\x1a\n")
+
+    graph.chat([Message(Role.USER, [picture])])
+
+    assert provider.requests[0].messages[0].images == [picture]

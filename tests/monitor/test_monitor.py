@@ -333,6 +333,8 @@ def test_a_prompt_of_the_registry_is_the_system_prompt(monitor):
     assert sent == ["Be brief.", "Be long."]
     (row,) = monitor.store.get_session_token_records("bob", "s")
     assert (row["prompt_name"], row["prompt_version"]) == ("agent", "v2")
+    (row,) = monitor.store.get_session_token_records("alice", "s")
+    assert row["prompt_version"] == "v1"
     with pytest.raises(KeyError):
         monitor.wrap(graph, user_id="u", session_id="s", prompt_name="nope")
 
