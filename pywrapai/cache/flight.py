@@ -34,7 +34,11 @@ class SingleFlight(Generic[T]):
 
 
 def waiting(flight: Future[T | None]) -> Flow[T | None]:
-    """Wait for another's flight."""
+    """Wait for another's flight; None where nothing came of it, or where waiting never ended."""
+
+    def block() -> T | None:
+        # The flight may be a task of the very loop that this blocking call is holding up.
+        return None if _in_event_loop() and not flight.done() else flight.result()
 
     async def wait() -> T | None:
         import asyncio
@@ -42,5 +46,15 @@ def waiting(flight: Future[T | None]) -> Flow[T | None]:
         # shielded: a waiting task that is cancelled must not cancel it for all
         return await asyncio.shield(asyncio.wrap_future(flight))
 
-    result: T | None = yield Step(flight.result, wait)
+    result: T | None = yield Step(block, wait)
     return result
+
+
+def _in_event_loop() -> bool:
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
