@@ -1,10 +1,18 @@
-"""When to try again, and how long to wait first. Arithmetic only."""
+"""When to try again, and how long to wait first."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeVar
 
-from pywrapai.exceptions import PyWrapAIError
+from pywrapai.core import flow
+from pywrapai.core.flow import Step
+from pywrapai.exceptions import ProviderError, PyWrapAIError
+
+T = TypeVar("T")
+Y = TypeVar("Y")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +42,21 @@ class RetryPolicy:
             return error.retry_after if error.retry_after <= self.max_retry_after else None
         ceiling = min(self.max_wait, self.first_wait * 2.0 ** min(attempt - 1, 32))
         return ceiling * random.uniform(0.5, 1.0)
+
+
+def attempts(
+    policy: RetryPolicy,
+    attempt: Callable[[], Generator[Y, Any, T]],
+    *,
+    begun: Callable[[], bool] = lambda: False,
+) -> Generator[Y | Step, Any, T]:
+    """The attempt's result, tried again by the policy; not so once it has `begun` to give it."""
+    for number in count(1):
+        try:
+            return (yield from attempt())
+        except ProviderError as error:
+            wait = policy.delay(number, error)
+            if wait is None or begun():
+                raise
+        yield from flow.sleep(wait)
+    raise AssertionError("unreachable: count() has no end")

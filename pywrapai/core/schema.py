@@ -13,7 +13,8 @@ Schema: TypeAlias = dict[str, Any]
 MAX_NODES = 20_000
 """More than this after inlining is a schema that references itself out of all bounds."""
 
-_BY_NAME = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+_DEFINITIONS = ("$defs", "definitions")
+_BY_NAME = ("properties", *_DEFINITIONS, "patternProperties", "dependentSchemas")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains")
 _LISTS = ("anyOf", "allOf", "oneOf", "prefixItems")
 
@@ -72,7 +73,7 @@ class _Inliner:
             return schema
         if "$ref" in schema:
             return self._referred(schema, path)
-        copy = {k: v for k, v in schema.items() if k not in ("$defs", "definitions")}
+        copy = {k: v for k, v in schema.items() if k not in _DEFINITIONS}
         for key in _BY_NAME:
             if isinstance(copy.get(key), dict):
                 copy[key] = {name: self.resolve(s, path) for name, s in copy[key].items()}
@@ -86,7 +87,7 @@ class _Inliner:
 
     def _referred(self, schema: Schema, path: tuple[str, ...]) -> Any:
         reference = schema["$ref"]
-        beside = {k: v for k, v in schema.items() if k != "$ref"}
+        beside = {k: v for k, v in schema.items() if k not in ("$ref", *_DEFINITIONS)}
         if path.count(reference) >= self._max_depth:
             return {"type": "object", **beside}
         target = self._root
