@@ -1,103 +1,142 @@
-"""What a call costs beside the raw openai SDK, against the same stub server on loopback.
+"""What a call costs beside the raw SDK of its provider, against the same server on loopback.
 
-Run: python -m benchmarks.calls [--rounds 15] [--json FILE]
+Run: python -m benchmarks.calls [--only openai] [--rounds 15]
 
-Both sides ask the same server in the same process, taking turns round by round; each figure is
-the median of the per-round ratios, so a busy machine slows both.
+Both sides ask from the same process, turn and turn about, so a busy machine slows both.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
+import asyncio
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from statistics import median
-from time import perf_counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
-MODEL = "gpt-4o-mini"
+from benchmarks.measuring import Figure, cheap_server, compare, report
+from benchmarks.server import CHUNKS
+
 KEY = "sk-benchmark"
+AT_ONCE = 100
 ONE = [{"role": "user", "content": "Say hello."}]
 HUNDRED = [
     {"role": "user" if turn % 2 else "assistant", "content": f"Message {turn}: " + "words " * 80}
     for turn in range(1, 101)
 ]
-GOALS = {"1 message": 0.75, "100 messages": 0.10}
-
-
-def measure(
-    ours: Callable[[], Any], theirs: Callable[[], Any], calls: int, rounds: int
-) -> dict[str, float]:
-    """Milliseconds a call on both sides, and the median ratio."""
-    for _ in range(5):
-        ours(), theirs()
-    times: list[tuple[float, float]] = []
-    for number in range(rounds):
-        order = (ours, theirs) if number % 2 else (theirs, ours)
-        spent = {side: _timed(side, calls) for side in order}
-        times.append((spent[ours], spent[theirs]))
-    return {
-        "ours_ms": median(o for o, _ in times) * 1000,
-        "sdk_ms": median(t for _, t in times) * 1000,
-        "ratio": median(o / t for o, t in times),
+TOOLS = [
+    {
+        "name": f"tool_{number:02d}",
+        "description": f"Does thing number {number} with the given arguments and returns text.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "x": {"type": "integer", "description": "how many"},
+                "label": {"type": "string", "description": "a label"},
+                "ratio": {"type": "number", "description": "a ratio", "default": 0.5},
+                "tags": {"type": "array", "items": {"type": "string"}, "description": "tags"},
+            },
+            "required": ["x", "label"],
+        },
     }
+    for number in range(20)
+]
 
 
-def _timed(call: Callable[[], Any], calls: int) -> float:
-    started = perf_counter()
-    for _ in range(calls):
-        call()
-    return (perf_counter() - started) / calls
+class Side:
+    """One provider's raw SDK and our LLM, on the same address."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.loop = asyncio.new_event_loop()
+
+    def figure(self, case: str, ours: Any, theirs: Any, calls: int, **more: Any) -> Figure:
+        return compare(case, ours, theirs, calls=calls, rounds=self.rounds, **more)
+
+    def run(self, make: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: self.loop.run_until_complete(make())
+
+    def at_once(self, make: Callable[[], Any]) -> Callable[[], Any]:
+        async def all_of_them() -> None:
+            await asyncio.gather(*(make() for _ in range(AT_ONCE)))
+
+        return self.run(all_of_them)
 
 
-def compare(base_url: str, rounds: int) -> dict[str, dict[str, float]]:
-    """Every case of this benchmark."""
+def openai(address: str, rounds: int) -> Iterator[Figure]:
+    """Beside the openai SDK."""
     import openai
+    from pydantic import BaseModel
 
     from pywrapai import LLM
 
-    sdk = openai.OpenAI(api_key=KEY, base_url=base_url, max_retries=0)
-    llm = LLM("openai", MODEL, api_key=KEY, base_url=base_url, max_retries=0)
+    class Person(BaseModel):
+        name: str
+        age: int
 
-    def both(messages: list[dict[str, str]], calls: int) -> dict[str, float]:
-        return measure(
-            lambda: llm.chat(messages),
-            lambda: sdk.chat.completions.create(model=MODEL, messages=messages),
-            calls,
-            rounds,
-        )
+    url, model = f"{address}/v1", "gpt-4o-mini"
+    sdk = openai.OpenAI(api_key=KEY, base_url=url, max_retries=0)
+    asdk = openai.AsyncOpenAI(api_key=KEY, base_url=url, max_retries=0)
+    llm = LLM("openai", model, api_key=KEY, base_url=url, max_retries=0)
+    side, create, acreate = Side(rounds), sdk.chat.completions.create, asdk.chat.completions.create
+    wire_tools: Any = [{"type": "function", "function": tool} for tool in TOOLS]
 
-    return {"1 message": both(ONE, 30), "100 messages": both(HUNDRED, 8)}
+    def chat(messages: Any, **more: Any) -> Callable[[], Any]:
+        return lambda: create(model=model, messages=messages, **more)
+
+    def read(chunks: Any) -> int:
+        return sum(1 for c in chunks if c.choices and c.choices[0].delta.content)
+
+    async def aread() -> int:
+        chunks = await acreate(model=model, messages=ONE, stream=True)  # type: ignore[arg-type]
+        return len([1 async for c in chunks if c.choices and c.choices[0].delta.content])
+
+    async def ours() -> int:
+        return len([piece async for piece in llm.astream(ONE)])
+
+    yield side.figure("openai, 1 message", lambda: llm.chat(ONE), chat(ONE), 30, goal=0.70)
+    yield side.figure("openai, 100 messages", lambda: llm.chat(HUNDRED), chat(HUNDRED), 6, goal=0.1)
+    with_tools = chat(ONE, tools=wire_tools)
+    yield side.figure("openai, 20 tools", lambda: llm.chat(ONE, TOOLS), with_tools, 15, goal=0.45)
+    yield side.figure(
+        "openai, structured",
+        lambda: llm.chat_structured(ONE, Person),
+        lambda: sdk.chat.completions.parse(model=model, messages=ONE, response_format=Person),  # type: ignore[arg-type]
+        15,
+        goal=0.50,
+    )
+    yield side.figure(
+        f"openai, {AT_ONCE} async at once, a call",
+        side.at_once(lambda: llm.achat(ONE)),
+        side.at_once(lambda: acreate(model=model, messages=ONE)),  # type: ignore[arg-type]
+        1,
+        per=AT_ONCE,
+        goal=0.85,
+    )
+    yield side.figure(
+        "openai, stream, a chunk",
+        lambda: list(llm.stream(ONE)),
+        lambda: read(create(model=model, messages=ONE, stream=True)),  # type: ignore[arg-type]
+        1,
+        per=CHUNKS,
+        goal=0.25,
+    )
+    yield side.figure(
+        "openai, async stream, a chunk", side.run(ours), side.run(aread), 1, per=CHUNKS, goal=0.25
+    )
+
+
+PROVIDERS = {"openai": openai}
 
 
 def main() -> int:
     """Print the table; 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--only", choices=PROVIDERS, help="one provider alone")
     arguments = parser.parse_args()
-    # The server runs in a process of its own: in ours, it would share the interpreter's lock.
-    server = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.server"], stdout=subprocess.PIPE, text=True
-    )
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
-    try:
-        assert server.stdout is not None
-        results = compare(server.stdout.readline().strip(), arguments.rounds)
-    finally:
-        server.terminate()
-        server.wait()
-    print(f"{'case':14} {'ours ms':>9} {'SDK ms':>9} {'ratio':>7} {'goal':>6}")
-    for case, row in results.items():
-        figures = f"{row['ours_ms']:9.3f} {row['sdk_ms']:9.3f} {row['ratio']:7.3f}"
-        print(f"{case:14} {figures} {GOALS[case]:6.2f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
-    return int(any(row["ratio"] > GOALS[case] for case, row in results.items()))
+    chosen = [arguments.only] if arguments.only else list(PROVIDERS)
+    with cheap_server() as address:
+        return report([f for name in chosen for f in PROVIDERS[name](address, arguments.rounds)])
 
 
 if __name__ == "__main__":

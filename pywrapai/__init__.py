@@ -16,12 +16,14 @@ from pywrapai.core.base import (
 )
 from pywrapai.core.image import Image
 from pywrapai.core.stream import AsyncEventStream, AsyncTextStream, EventStream, TextStream
+from pywrapai.embedder import Embedder
 from pywrapai.exceptions import (
     AuthError,
     ConfigurationError,
     ContentFilterError,
     ContextLengthError,
     InvalidRequestError,
+    LMStudioUnreachable,
     MissingDependencyError,
     ModelNotFoundError,
     ProviderConnectionError,
@@ -57,10 +59,12 @@ __all__ = [
     "ConfigurationError",
     "ContentFilterError",
     "ContextLengthError",
+    "Embedder",
     "EventStream",
     "Image",
     "InvalidRequestError",
     "LLMResponse",
+    "LMStudioUnreachable",
     "Message",
     "MissingDependencyError",
     "ModelNotFoundError",

@@ -9,17 +9,15 @@ import logging
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from time import perf_counter
 from typing import Any, TypeVar
 
 from pywrapai.cache.flight import SingleFlight, waiting
 from pywrapai.cache.key import request_key
 from pywrapai.cache.store import BaseCache
-from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
 from pywrapai.core.flow import Emit, Flow, Step, StreamFlow, blocking
-from pywrapai.core.retry import RetryPolicy
+from pywrapai.core.retry import RetryPolicy, attempts
 from pywrapai.core.stream import StreamRecord
 from pywrapai.exceptions import (
     ConfigurationError,
@@ -65,16 +63,15 @@ class Source:
         record: StreamRecord | None = None,
     ) -> Generator[Y | Step, Any, T]:
         """The attempt's result, tried again by the policy until its stream has begun."""
-        for number in count(1):
-            try:
-                return (yield from attempt())
-            except ProviderError as error:
-                error.about(provider=self.provider.name, model=self.provider.model)
-                wait = self.retry.delay(number, error)
-                if wait is None or (record is not None and record.begun):
-                    raise
-            yield from flow.sleep(wait)
-        raise AssertionError("unreachable: count() has no end")
+        try:
+            return (
+                yield from attempts(
+                    self.retry, attempt, begun=lambda: record is not None and record.begun
+                )
+            )
+        except ProviderError as error:
+            error.about(provider=self.provider.name, model=self.provider.model)
+            raise
 
     def _addressed(self, request: Request) -> Request:
         """The request as this model gets it: its own settings, and what the call overrides."""
@@ -106,8 +103,7 @@ class Asking:
             return (yield from self._answer(request))[0]
         first = self.sources[0].provider
         key = request_key(request, provider=first.name, base_url=first.base_url)
-        kept = yield from _looked_up(cache, key)
-        if kept is not None:
+        if not cache.blocks and (kept := (yield from _looked_up(cache, key))) is not None:
             return _own_copy(kept)
         flight = self.flights.board(key)
         if flight is None:
@@ -124,9 +120,13 @@ class Asking:
         request: Request,
         keep: Callable[[LLMResponse], bool],
     ) -> Flow[LLMResponse]:
-        """Ask for all who wait for the same answer."""
+        """Look and ask for all who want the same answer at once."""
         shared: LLMResponse | None = None
         try:
+            # Looking comes after boarding: whoever landed before has put his answer there.
+            shared = yield from _looked_up(cache, key)
+            if shared is not None:
+                return _own_copy(shared)
             response, source = yield from self._answer(request)
             if source is self.sources[0] and _complete(response) and keep(response):
                 shared = response

@@ -12,6 +12,7 @@
     │   ├── ContentFilterError        the provider declined to answer
     │   ├── ProviderTimeoutError      no answer, or no next chunk, in time
     │   ├── ProviderConnectionError   the server cannot be reached
+    │   │   └── LMStudioUnreachable   ... and it is LM Studio's
     │   ├── ServerError               the provider failed
     │   └── StreamInterruptedError    a stream broke after its first chunk
     └── StructuredOutputError         the answer does not fit the schema
@@ -120,6 +121,10 @@ class ProviderConnectionError(ProviderError):
     """The server could not be reached, or hung up."""
 
     retryable = True
+
+
+class LMStudioUnreachable(ProviderConnectionError):
+    """LM Studio's server does not answer: it is not started, or base_url is wrong."""
 
 
 class ServerError(ProviderError):

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from pywrapai import LLM
-from pywrapai.testing.server import StubServer
+from pywrapai.testing import StubServer
+from pywrapai.testing.network import no_network
 
-KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PYWRAPAI_DB_URL")
+KEYS = (
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GEMINI_BASE_URL",
+    "OLLAMA_HOST",
+    "PYWRAPAI_DB_URL",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -22,15 +31,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _loopback_only() -> Iterator[None]:
-    connect = socket.socket.connect
-
-    def guarded(self: socket.socket, address: object) -> None:
-        if isinstance(address, tuple) and not ipaddress.ip_address(address[0]).is_loopback:
-            raise OSError(f"a test tried to reach {address!r}: only loopback is allowed")
-        connect(self, address)  # type: ignore[arg-type]  # typeshed has the platform's union here
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket.socket, "connect", guarded)
+    with no_network():
         yield
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pywrapai.core.base import Message, Request
+from pywrapai.core.base import Content, Request
 from pywrapai.core.image import Image
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def request_key(request: Request, *, provider: str, base_url: str | None) -> str:
@@ -19,8 +23,7 @@ def request_key(request: Request, *, provider: str, base_url: str | None) -> str
     costs a third of it. What is small goes in as JSON with sorted keys. The time-out is left out:
     it changes whether there is an answer, not which.
     """
-    digest = hashlib.sha256()
-    head = {
+    head: dict[str, Any] = {
         "provider": provider,
         "base_url": base_url,
         "model": request.model,
@@ -29,27 +32,24 @@ def request_key(request: Request, *, provider: str, base_url: str | None) -> str
         "settings": request.settings,
         "schema": request.schema,
     }
-    _feed(digest.update, canonical(head))
-    for message in request.messages:
-        _feed_message(digest.update, message)
+    messages = request.messages
+    texts = [m.content if type(m.content) is str else _parts(m.content) for m in messages]
+    beside = [
+        (at, {**m.to_dict(), "content": None})
+        for at, m in enumerate(messages)
+        if m.tool_calls or m.tool_result or m.provider_data or type(m.content) is not str
+    ]
+    head["beside"] = beside
+    head["roles"] = ",".join([m.role for m in messages])
+    # The lengths come first and say where each text ends, so no two conversations run together.
+    digest = hashlib.sha256(canonical(head).encode())
+    digest.update(array("Q", map(len, texts)).tobytes())
+    digest.update("".join(texts).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
-def _feed(update: Any, text: str) -> None:
-    encoded = text.encode("utf-8", "surrogatepass")
-    update(b"%d:" % len(encoded))
-    update(encoded)
-
-
-def _feed_message(update: Any, message: Message) -> None:
-    _feed(update, message.role)
-    if isinstance(message.content, str):
-        _feed(update, message.content)
-    else:
-        _feed(update, canonical([_part(part) for part in message.content]))
-    if message.tool_calls or message.tool_result or message.provider_data:
-        beside = {**message.to_dict(), "content": None}
-        _feed(update, canonical(beside))
+def _parts(content: Content) -> str:
+    return canonical([_part(part) for part in content])
 
 
 def _part(part: str | Image) -> list[str]:
@@ -58,7 +58,7 @@ def _part(part: str | Image) -> list[str]:
 
 def canonical(value: Any) -> str:
     """JSON that is equal for equal values: keys sorted, types told apart, never a TypeError."""
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
+    return _encode(_plain(value))
 
 
 def _plain(value: Any) -> Any:

@@ -25,6 +25,8 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
     TOOL = "tool"
 
+    __hash__ = str.__hash__  # an Enum's own is written in Python, and roles are looked up a lot
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

@@ -6,7 +6,7 @@ is called "title" or "default" stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 Schema: TypeAlias = dict[str, Any]
@@ -14,23 +14,45 @@ MAX_NODES = 20_000
 """More than this after inlining is a schema that references itself out of all bounds."""
 
 _DEFINITIONS = ("$defs", "definitions")
-_BY_NAME = ("properties", *_DEFINITIONS, "patternProperties", "dependentSchemas")
-_SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains")
-_LISTS = ("anyOf", "allOf", "oneOf", "prefixItems")
+_BY_NAME = frozenset({"properties", *_DEFINITIONS, "patternProperties", "dependentSchemas"})
+_SINGLE = frozenset({"items", "additionalProperties", "not", "if", "then", "else", "contains"})
+_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
 
 
 def parameters_of(tool: Mapping[str, Any]) -> Schema:
     """A tool's parameters as an object schema in which every array says what its items are."""
     given = tool.get("parameters") or {}
-    whole: Schema = changed({"type": "object", "properties": {}, **given}, with_items)
+    if given.get("type") != "object" or "properties" not in given:
+        given = {"type": "object", "properties": {}, **given}
+    if any(_has_no_items(schema) for schema in parts_of(given)):
+        given = changed(given, with_items)
+    whole: Schema = given
     return whole
 
 
 def with_items(schema: Schema) -> Schema:
     """An array without `items` is refused by several providers; it holds anything."""
-    if schema.get("type") == "array" and "items" not in schema and "prefixItems" not in schema:
-        return {**schema, "items": {}}
-    return schema
+    return {**schema, "items": {}} if _has_no_items(schema) else schema
+
+
+def _has_no_items(schema: Schema) -> bool:
+    return schema.get("type") == "array" and "items" not in schema and "prefixItems" not in schema
+
+
+def parts_of(schema: Any) -> Iterator[Schema]:
+    """The schema and every schema in it."""
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    for key, value in schema.items():
+        if key in _BY_NAME and isinstance(value, dict):
+            for inner in value.values():
+                yield from parts_of(inner)
+        elif key in _SINGLE:
+            yield from parts_of(value)
+        elif key in _LISTS and isinstance(value, list):
+            for inner in value:
+                yield from parts_of(inner)
 
 
 def changed(schema: Any, change: Callable[[Schema], Schema]) -> Any:

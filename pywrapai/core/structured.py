@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pywrapai.core.base import LLMResponse, Message, Role
 from pywrapai.core.extras import needs
@@ -18,6 +19,10 @@ MAX_CANDIDATES = 200
 
 _FENCE = re.compile(r"```[\w-]*\n(.*?)```", re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)  # models put raw line breaks into strings
+
+
+# Pydantic takes longer to write a class's schema than a whole call takes here.
+_written: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
 
 class Misfit(ValueError):
@@ -59,7 +64,10 @@ class Shape:
 def shape_of(schema: Any) -> Shape:
     """A Pydantic class gives its instances, a JSON Schema gives dicts. TypeError for others."""
     if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        return Shape(schema.model_json_schema(), _pydantic(schema))
+        written = _written.get(schema)
+        if written is None:
+            written = _written[schema] = schema.model_json_schema()
+        return Shape(written, _pydantic(schema))
     if isinstance(schema, Mapping):
         return Shape(dict(schema), _jsonschema(schema))
     raise TypeError(f"schema is a Pydantic model class or a JSON Schema dict, not {schema!r:.80}")

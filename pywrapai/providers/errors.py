@@ -27,11 +27,20 @@ _CODES: dict[str, type[ProviderError]] = {
     "permission_error": AuthError,
     "context_length_exceeded": ContextLengthError,
     "exceed_context_size_error": ContextLengthError,
+    "request_too_large": ContextLengthError,
     "model_not_found": ModelNotFoundError,
+    "not_found_error": ModelNotFoundError,
     "content_filter": ContentFilterError,
     "content_policy_violation": ContentFilterError,
     "rate_limit_exceeded": RateLimitError,
     "rate_limit_error": RateLimitError,
+    "billing_error": RateLimitError,
+    "timeout_error": ProviderTimeoutError,
+    "API_KEY_INVALID": AuthError,
+    "UNAUTHENTICATED": AuthError,
+    "PERMISSION_DENIED": AuthError,
+    "NOT_FOUND": ModelNotFoundError,
+    "RESOURCE_EXHAUSTED": RateLimitError,
     "overloaded_error": ServerError,
     "server_error": ServerError,
     "api_error": ServerError,
@@ -41,10 +50,13 @@ _WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
     ("context size", ContextLengthError),
     ("prompt is too long", ContextLengthError),
     ("maximum context", ContextLengthError),
+    ("context limit", ContextLengthError),
+    ("credit balance", RateLimitError),
+    ("exceeds the maximum number of tokens", ContextLengthError),
     ("api key", AuthError),
     ("does not exist", ModelNotFoundError),
 )
-_NO_QUOTA = "insufficient_quota"
+_NO_QUOTA = frozenset({"insufficient_quota", "billing_error"})
 _QUOTA_ADVICE = "there is no credit left on the account: waiting does not help"
 _ADVICE: dict[type[ProviderError], str] = {
     AuthError: "check the key and what it may do",
@@ -63,13 +75,23 @@ def from_status(
     said, code = _message(body), _code(body)
     kind = _kind(status, code, said.lower())
     text = f"{said or 'no message'} (HTTP {status}{f', {code}' if code else ''})"
-    if advice := _QUOTA_ADVICE if code == _NO_QUOTA else _ADVICE.get(kind):
+    no_quota = code in _NO_QUOTA or (status == 400 and kind is RateLimitError)
+    if advice := _QUOTA_ADVICE if no_quota else _ADVICE.get(kind):
         text = f"{text}; {advice}"
-    error = kind(redacted(text, key), status_code=status, request_id=headers.get("x-request-id"))
-    if (wait := retry_after(headers)) is not None:
+    error = kind(redacted(text, key), status_code=status, request_id=_request_id(headers, body))
+    wait = retry_after(headers)
+    if (wait := _retry_delay(body) if wait is None else wait) is not None:
         error.retry_after = wait
     error.retryable = _retryable(status, code, kind, headers)
     return error
+
+
+def from_event(body: Any) -> ProviderError:
+    """The error for an error object that came with status 200, in a stream mostly."""
+    error = body.get("error") if isinstance(body, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if isinstance(code, int) and 400 <= code < 600 else 200
+    return from_status(status, body)
 
 
 def _kind(status: int, code: str | None, words: str) -> type[ProviderError]:
@@ -83,7 +105,7 @@ def _kind(status: int, code: str | None, words: str) -> type[ProviderError]:
         return RateLimitError
     if code in _CODES:
         return _CODES[code]
-    if status >= 500 or status < 400:
+    if status >= 500 or (status < 400 and code != "invalid_request_error"):
         return ServerError
     return next((kind for word, kind in _WORDS if word in words), InvalidRequestError)
 
@@ -91,12 +113,17 @@ def _kind(status: int, code: str | None, words: str) -> type[ProviderError]:
 def _retryable(
     status: int, code: str | None, kind: type[ProviderError], headers: Mapping[str, str]
 ) -> bool:
-    if code == _NO_QUOTA:  # a 429 that no waiting mends
+    if code in _NO_QUOTA:  # a 429 that no waiting mends
         return False
     asked = headers.get("x-should-retry")
     if asked in ("true", "false"):
         return asked == "true"
     return status in (408, 409, 429) or status >= 500 or (status < 400 and kind.retryable)
+
+
+def _request_id(headers: Mapping[str, str], body: Any) -> str | None:
+    inside = body.get("request_id") if isinstance(body, dict) else None
+    return headers.get("x-request-id") or headers.get("request-id") or inside
 
 
 def _message(body: Any) -> str:
@@ -112,8 +139,24 @@ def _code(body: Any) -> str | None:
     error = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return None
-    found = (error.get("code"), error.get("type"))
+    reasons = [detail.get("reason") for detail in _details(body)]
+    found = (*reasons, error.get("code"), error.get("type"), error.get("status"))
     return next((c for c in found if isinstance(c, str) and c), None)
+
+
+def _details(body: Any) -> list[dict[str, Any]]:
+    """Google's error details: objects that name their own `@type`."""
+    match body:
+        case {"error": {"details": list(details)}}:
+            return [detail for detail in details if isinstance(detail, dict)]
+    return []
+
+
+def _retry_delay(body: Any) -> float | None:
+    """The wait in seconds that Google puts into the body, such as "7s"."""
+    delays = [detail.get("retryDelay") for detail in _details(body)]
+    found = next((delay for delay in delays if isinstance(delay, str)), "")
+    return _seconds(found.removesuffix("s"))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

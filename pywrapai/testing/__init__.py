@@ -1,4 +1,4 @@
-"""For tests of code that calls models: a scripted provider, and a server that speaks the wires."""
+"""For tests of code that calls models: scripted stand-ins, and a server that speaks the wires."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pywrapai.core.extras import lazy
 from pywrapai.testing.stub import StubProvider
 
 if TYPE_CHECKING:
+    from pywrapai.testing.embedder import StubEmbedder
     from pywrapai.testing.server import StubServer, refusing_port
 
-__all__ = ["StubProvider", "StubServer", "refusing_port"]
+__all__ = ["StubEmbedder", "StubProvider", "StubServer", "refusing_port"]
 
-# The server imports asyncio, which a scripted provider does without.
+# The server imports asyncio, which a scripted stand-in does without.
 __getattr__ = lazy(
     __name__,
     {
+        "StubEmbedder": "pywrapai.testing.embedder",
         "StubServer": "pywrapai.testing.server",
         "refusing_port": "pywrapai.testing.server",
     },

@@ -25,14 +25,12 @@ from pywrapai.testing.wires import (
     Response,
     Wire,
     json_bytes,
-    openai,
     text,
 )
+from pywrapai.testing.wires.table import WIRES
 
 Script: TypeAlias = str | Reply
 """What a request is answered with; a str is `text(str)`."""
-
-WIRES: dict[str, Wire] = {"openai": openai}
 
 _HOST = "127.0.0.1"
 _MAX_HEAD = 64 * 1024

@@ -136,7 +136,8 @@ async def test_a_broken_cache_is_a_miss_with_a_warning(caplog, blocks):
     with caplog.at_level(logging.WARNING, "pywrapai"):
         assert llm.chat("hi").content == "one"
         assert (await llm.achat("hi")).content == "two"
-    assert caplog.text.count("down") == 4
+    assert "cannot be read" in caplog.text
+    assert "cannot be written" in caplog.text
 
 
 def test_a_redis_that_is_not_there_is_a_miss():

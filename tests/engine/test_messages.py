@@ -50,6 +50,7 @@ def test_openai_style_dicts_become_messages():
         ([], "empty"),
         ([{"role": "robot", "content": "hi"}], "unknown role 'robot'"),
         ([{"content": "hi"}], "unknown role None"),
+        ([{"role": ["user"], "content": "hi"}], "unknown role"),
         ([Message(Role.TOOL, "16")], "tool_result"),
         ([{"role": "tool", "content": "16"}], "tool_call_id"),
         ([{"role": "user", "content": [{"type": "audio", "data": "x"}]}], "content part"),

@@ -20,14 +20,22 @@ from pywrapai import (
     ServerError,
     StreamInterruptedError,
     TextDelta,
+    ThinkingDelta,
     TokenUsage,
     ToolCall,
+    ToolResult,
+    get_cost,
+    register_provider,
 )
 from pywrapai.core.base import Request
+from pywrapai.core.image import Image
+from pywrapai.core.thinking import ThinkTags
+from pywrapai.providers import PROVIDERS, Compatible, provider_class
 from pywrapai.providers.openai import StreamDecoder, api_root, from_wire, to_wire
 from pywrapai.testing.server import StubServer
 from pywrapai.testing.wires import events, raw, status, text
-from tests.contracts.provider import KEY, ProviderContract
+from pywrapai.testing.wires.openai import completion
+from tests.contracts.provider import KEY, WEATHER, ProviderContract
 
 CASES = sorted((Path(__file__).parents[1] / "wire" / "openai").glob("*.json"))
 
@@ -266,6 +274,228 @@ def test_non_ascii_text_is_sent_as_it_is(server: StubServer, llm: LLM):
         in server.requests[0].json["messages"][1]["tool_calls"][0]["function"]["arguments"]
     )
     assert "結果" in body
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_the_role_of_system_messages_can_be_chosen(server: StubServer, role: str):
+    llm = LLM(
+        "openai",
+        api_key=KEY,
+        base_url=server.url(),
+        system_prompt="Be brief.",
+        options={"system_role": role},
+    )
+    server.reply("ok")
+
+    llm.chat("Hello")
+
+    body = server.requests[0].json
+    assert body["messages"][0] == {"role": role, "content": "Be brief."}
+    assert "system_role" not in body
+
+
+def test_an_answer_that_was_thinking_alone_is_not_sent_back(server: StubServer, llm: LLM):
+    server.reply("ok")
+    silent = [Message(Role.ASSISTANT, ""), Message(Role.ASSISTANT, [""])]
+
+    llm.chat([Message(Role.USER, "a"), *silent, Message(Role.USER, "b")])
+
+    assert [message["content"] for message in server.requests[0].json["messages"]] == ["a", "b"]
+
+
+def test_parallel_tool_calls_is_left_out_where_there_are_no_tools(server: StubServer):
+    options = {"parallel_tool_calls": False}
+    llm = LLM("openai", api_key=KEY, base_url=server.url(), options=options)
+    server.reply("ok", "ok")
+
+    llm.chat("Hello")
+    llm.chat("Hello", tools=[WEATHER])
+
+    without, with_tools = (request.json for request in server.requests)
+    assert "parallel_tool_calls" not in without
+    assert with_tools["parallel_tool_calls"] is False
+    assert options == {"parallel_tool_calls": False}
+
+
+def test_half_a_character_does_no_harm(server: StubServer, llm: LLM):
+    server.reply("ok")
+    call = ToolCall("1", "f", {"half": "\ud83d"})
+    result = ToolResult("1", "f", "half \ud83d")
+
+    llm.chat(
+        [
+            Message(Role.USER, "half \ud83d, whole \ud83d\ude00"),
+            Message(Role.ASSISTANT, "", [call]),
+            Message(Role.TOOL, "?", tool_result=result),
+        ]
+    )
+
+    user, assistant, tool = server.requests[0].json["messages"]
+    assert user["content"] == "half �, whole 😀"
+    assert assistant["tool_calls"][0]["function"]["arguments"] == '{"half": "�"}'
+    assert tool["content"] == "half �"
+
+
+def test_an_empty_tool_output_is_an_empty_text(server: StubServer, llm: LLM):
+    server.reply("ok")
+    history = [Message(Role.USER, "a"), Message(Role.ASSISTANT, "", [ToolCall("1", "f", {})])]
+
+    llm.chat([*history, Message(Role.TOOL, "?", tool_result=ToolResult("1", "f", ""))])
+
+    assert server.requests[0].json["messages"][2]["content"] == ""
+
+
+def test_images_are_sent_as_parts_in_their_place(server: StubServer, llm: LLM):
+    server.reply("a pig")
+    png = Image.from_bytes(b"\x89PNG\r\n\x1a\n")
+    page = Image.from_url("https://example.com/a.png")
+
+    llm.chat([Message(Role.USER, ["What is ", png, "", "and ", page])])
+
+    assert server.requests[0].json["messages"][0]["content"] == [
+        {"type": "text", "text": "What is "},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+        {"type": "text", "text": "and "},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+    ]
+
+
+# Thinking, which compatible servers put in several places
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "because", "reasoning_content": "why"},
+        {"content": "because", "reasoning": "why"},
+        {"content": "because", "reasoning": "why", "reasoning_content": "why"},
+        {"content": "<think>\nwhy</think>\n\nbecause"},
+        {"content": "\n<think>why</think>because", "reasoning_content": None},
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "why"}]},
+                {"type": "text", "text": "because"},
+            ]
+        },
+    ],
+)
+def test_thinking_is_found_wherever_it_stands(server: StubServer, llm: LLM, message):
+    server.reply(raw(completion(message)), events(chunk(message, "stop")))
+
+    whole, seen = llm.chat("Why?"), list(llm.stream_events("Why?"))
+
+    assert (whole.thinking, whole.content) == ("why", "because")
+    assert seen[:-1] == [ThinkingDelta("why"), TextDelta("because")]
+    assert (seen[-1].thinking, seen[-1].content) == ("why", "because")
+
+
+def test_tags_in_the_text_may_be_cut_in_a_stream(server: StubServer, llm: LLM):
+    pieces = ["\n<th", "ink>wh", "y</thi", "nk>\n", "be", "cause <thi"]
+    server.reply(events(*(chunk({"content": piece}) for piece in pieces), chunk({}, "stop")))
+
+    stream = llm.stream("Why?")
+
+    assert list(stream) == ["be", "cause <thi"]
+    assert stream.response is not None
+    assert stream.response.thinking == "why"
+
+
+def test_a_tag_that_was_not_completed_is_text(server: StubServer, llm: LLM):
+    server.reply(events(chunk({"content": "<thi"}), chunk({}, "stop")))
+
+    assert "".join(llm.stream("Why?")) == "<thi"
+
+
+def test_text_that_openai_itself_sends_is_left_as_it_is(monkeypatch):
+    official, compatible = provider_class("openai")(), provider_class("openai")(base_url="http://h")
+
+    assert official.splitter() is None
+    assert isinstance(compatible.splitter(), ThinkTags)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://h/v1")
+    assert isinstance(official.splitter(), ThinkTags)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_before_a_tool_call_goes_back_by_the_servers_own_key(
+    server: StubServer, llm: LLM, field: str, streamed: bool
+):
+    asked, tool = Message(Role.USER, "f?"), {"name": "f"}
+    call = {"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    if streamed:
+        parts = ({field: "Look "}, {field: "it up."}, {"tool_calls": [call]})
+        server.reply(events(*map(chunk, parts), chunk({}, "tool_calls")))
+        *_, answered = llm.stream_events([asked], tools=[tool])
+    else:
+        server.reply(raw(completion({field: "Look it up.", "tool_calls": [call]})))
+        answered = llm.chat([asked], tools=[tool])
+    saved = json.loads(json.dumps(Message(Role.ASSISTANT, "", answered.tool_calls).to_dict()))
+    result = Message(Role.TOOL, "?", tool_result=ToolResult("1", "f", "x"))
+    server.reply("done")
+
+    llm.chat([asked, Message.from_dict(saved), result], tools=[tool])
+
+    assert server.requests[1].json["messages"][1][field] == "Look it up."
+    assert server.requests[1].body.count(b"Look it up.") == 1
+
+
+@pytest.mark.parametrize("kept", [{"groq": {"reasoning": "x"}}, {"openai": {"role": "system"}}])
+def test_what_is_not_this_servers_is_not_sent(kept):
+    call = ToolCall("1", "f", {}, provider_data=kept)
+    request = Request("m", (Message(Role.ASSISTANT, "", [call]),))
+
+    (message,) = to_wire(request, stream=False)["messages"]
+
+    assert message.keys() == {"role", "content", "tool_calls"}
+    assert message["role"] == "assistant"
+
+
+# Compatible servers by name
+
+
+@pytest.mark.parametrize(
+    ("name", "root", "key"),
+    [
+        ("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        ("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+        ("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    ],
+)
+def test_a_row_is_a_provider(server: StubServer, monkeypatch, name: str, root: str, key: str):
+    monkeypatch.delenv(key, raising=False)
+    server.reply(text("ok", usage={"prompt_tokens": 1000, "completion_tokens": 1000}))
+
+    assert provider_class(name)().base_url == root
+    assert provider_class(name) is provider_class(name)
+    with pytest.raises(AuthError, match=key):
+        LLM(name, base_url=server.url(), max_retries=0).chat("Hello")
+    monkeypatch.setenv(key, "sk-row")
+    response = LLM(name, base_url=server.url(), max_tokens=5).chat("Hello")
+
+    assert response.provider == name
+    assert response.priced
+    assert response.cost_usd == get_cost(response.model, 1000, 1000, provider=name) > 0
+    assert server.requests[0].headers["authorization"] == "Bearer sk-row"
+    assert server.requests[0].json["max_tokens"] == 5
+
+
+def test_a_server_of_ones_own_is_a_row_too(monkeypatch):
+    monkeypatch.setattr("pywrapai.providers.PROVIDERS", dict(PROVIDERS))
+    with StubServer(text("ok", model="its-only"), check=False) as server:
+        register_provider("vllm", Compatible(server.url("openai")))
+        with pytest.warns(UserWarning, match="its-only"):
+            response = LLM("vllm").chat("Hello")
+
+    assert (response.provider, response.model) == ("vllm", "its-only")
+    assert "model" not in server.requests[0].json
+
+
+def test_what_is_no_provider_cannot_be_registered():
+    with pytest.raises(TypeError, match="BaseLLM or a Compatible"):
+        register_provider("x", "http://h")  # type: ignore[arg-type]  # what a user may try
 
 
 # Streams, as compatible servers send them

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,6 +22,7 @@ from pywrapai.testing.wires import (
     sse,
 )
 from pywrapai.testing.wires.openai_checks import check_chat, check_embeddings
+from pywrapai.testing.wires.vectors import word_vector
 
 BASE_PATH = "/v1"
 
@@ -212,7 +211,7 @@ def _embeddings(body: Mapping[str, Any]) -> dict[str, Any]:
     dimensions = body.get("dimensions") or _DIMENSIONS
     encode = _base64 if body.get("encoding_format") == "base64" else list
     data = [
-        {"object": "embedding", "index": at, "embedding": encode(_vector(words, dimensions))}
+        {"object": "embedding", "index": at, "embedding": encode(word_vector(words, dimensions))}
         for at, words in enumerate(inputs)
     ]
     count = sum(map(len, inputs))
@@ -227,14 +226,6 @@ def _inputs(given: Any) -> list[list[str]]:
     if all(isinstance(token, int) for token in given):
         return [[str(token) for token in given]]
     return [words for item in given for words in _inputs(item)]
-
-
-def _vector(words: list[str], dimensions: int) -> list[float]:
-    vector = [0.0] * dimensions
-    for word in words or [""]:
-        vector[zlib.crc32(word.encode()) % dimensions] += 1.0
-    norm = math.sqrt(sum(x * x for x in vector))
-    return [x / norm for x in vector]
 
 
 def _base64(vector: list[float]) -> str:

@@ -1,0 +1,20 @@
+"""A progress bar for work that takes long enough to want one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pywrapai.core.extras import needs
+
+DELAY_SECONDS = 0.5
+"""Work that is over sooner shows nothing."""
+
+
+@contextmanager
+def progress(total: int, unit: str) -> Iterator[Callable[[int], object]]:
+    """What to call with the number of units that were done; the bar goes to stderr."""
+    with needs("rag"):
+        from tqdm import tqdm
+    with tqdm(total=total, unit=unit, delay=DELAY_SECONDS) as bar:
+        yield bar.update
