@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -125,7 +126,94 @@ def openai(address: str, rounds: int) -> Iterator[Figure]:
     )
 
 
-PROVIDERS = {"openai": openai}
+def anthropic(address: str, rounds: int) -> Iterator[Figure]:
+    """Beside the anthropic SDK."""
+    import anthropic
+
+    from pywrapai import LLM
+
+    model, side = "claude-haiku-4-5-20251001", Side(rounds)
+    sdk = anthropic.Anthropic(api_key=KEY, base_url=address, max_retries=0)
+    asdk = anthropic.AsyncAnthropic(api_key=KEY, base_url=address, max_retries=0)
+    llm = LLM("anthropic", model, api_key=KEY, base_url=address, max_retries=0)
+    asked: Any = {"model": model, "max_tokens": 1000}
+
+    def chat(messages: Any) -> Callable[[], Any]:
+        return lambda: sdk.messages.create(**asked, messages=messages)
+
+    def read() -> int:
+        events = sdk.messages.create(**asked, messages=ONE, stream=True)
+        return sum(1 for event in events if event.type == "content_block_delta")
+
+    def name(case: str) -> str:
+        return f"anthropic, {case}"
+
+    yield side.figure(name("1 message"), lambda: llm.chat(ONE), chat(ONE), 30, goal=0.80)
+    yield side.figure(name("100 messages"), lambda: llm.chat(HUNDRED), chat(HUNDRED), 10, goal=0.85)
+    yield side.figure(
+        name(f"{AT_ONCE} async at once, a call"),
+        side.at_once(lambda: llm.achat(ONE)),
+        side.at_once(lambda: asdk.messages.create(**asked, messages=ONE)),
+        1,
+        per=AT_ONCE,
+        goal=0.95,
+    )
+    yield side.figure(
+        name("stream, a chunk"), lambda: list(llm.stream(ONE)), read, 1, per=CHUNKS, goal=0.60
+    )
+
+
+def gemini(address: str, rounds: int) -> Iterator[Figure]:
+    """Beside the google-genai SDK."""
+    from google import genai
+
+    from pywrapai import LLM
+
+    model, side = "gemini-2.5-flash", Side(rounds)
+    sdk = genai.Client(api_key=KEY, http_options={"base_url": address})
+    llm = LLM("gemini", model, api_key=KEY, base_url=address, max_retries=0)
+    hundred: Any = [
+        {"role": "user" if m["role"] == "user" else "model", "parts": [{"text": m["content"]}]}
+        for m in HUNDRED
+    ]
+
+    def chat(contents: Any) -> Callable[[], Any]:
+        return lambda: sdk.models.generate_content(model=model, contents=contents)
+
+    def read() -> int:
+        stream = sdk.models.generate_content_stream(model=model, contents="Say hello.")
+        return sum(1 for chunk in stream if chunk.text)
+
+    yield side.figure("gemini, 1 message", lambda: llm.chat(ONE), chat("Say hello."), 30)
+    yield side.figure("gemini, 100 messages", lambda: llm.chat(HUNDRED), chat(hundred), 6)
+    yield side.figure("gemini, stream, a chunk", lambda: list(llm.stream(ONE)), read, 1, per=CHUNKS)
+
+
+def ollama(address: str, rounds: int) -> Iterator[Figure]:
+    """Beside httpx itself, on which our Ollama provider stands."""
+    import httpx
+
+    from pywrapai import LLM
+
+    model, side = "llama3.2", Side(rounds)
+    http = httpx.Client(base_url=address, timeout=60.0)
+    llm = LLM("ollama", model, base_url=address, max_retries=0)
+
+    def chat(messages: Any) -> Callable[[], Any]:
+        body = {"model": model, "messages": messages, "stream": False}
+        return lambda: http.post("/api/chat", json=body).json()["message"]["content"]
+
+    def read() -> int:
+        body = {"model": model, "messages": ONE, "stream": True}
+        with http.stream("POST", "/api/chat", json=body) as reply:
+            return sum(1 for line in reply.iter_lines() if json.loads(line)["message"]["content"])
+
+    yield side.figure("ollama, 1 message", lambda: llm.chat(ONE), chat(ONE), 30)
+    yield side.figure("ollama, 100 messages", lambda: llm.chat(HUNDRED), chat(HUNDRED), 10)
+    yield side.figure("ollama, stream, a chunk", lambda: list(llm.stream(ONE)), read, 1, per=CHUNKS)
+
+
+PROVIDERS = {"openai": openai, "anthropic": anthropic, "gemini": gemini, "ollama": ollama}
 
 
 def main() -> int:

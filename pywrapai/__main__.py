@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from pywrapai.exceptions import PyWrapAIError
 from pywrapai.llm import LLM
+from pywrapai.tokens import price_call
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,20 +51,88 @@ def chat(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def models(arguments: argparse.Namespace) -> int:
+    """One model a line."""
+    for name in LLM(arguments.provider, base_url=arguments.base_url).models():
+        print(name)
+    return 0
+
+
+def embed(arguments: argparse.Namespace) -> int:
+    """One vector a line, as JSON."""
+    import json
+
+    from pywrapai.embedder import Embedder
+
+    embedder = Embedder(arguments.provider, arguments.model, base_url=arguments.base_url)
+    texts = sys.stdin.read().splitlines() if arguments.texts == ["-"] else arguments.texts
+    for vector in embedder.embed(texts):
+        print(json.dumps(vector))
+    print(
+        f"[{embedder.provider}/{embedder.model}: {embedder.tokens.total_tokens} tokens, "
+        f"${embedder.tokens.total_cost:.6f}]",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def price(arguments: argparse.Namespace) -> int:
+    """What one call would cost."""
+    cost = price_call(
+        arguments.model,
+        arguments.input,
+        arguments.output,
+        cache_read_tokens=arguments.cache_read,
+        cache_write_tokens=arguments.cache_write,
+        provider=arguments.provider,
+    )
+    if not cost.priced:
+        print(f"error: no price is known for {arguments.model!r}", file=sys.stderr)
+        return 1
+    print(f"${cost.usd:.6f}")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pywrapai", description="Call a model.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    command = commands.add_parser("chat", help="ask once and stream the answer")
-    command.set_defaults(run=chat)
+
+    command = _command(commands, "chat", chat, "ask once and stream the answer")
     command.add_argument("message", help="what to ask; - reads it from standard input")
-    command.add_argument("--provider", default="openai", help="default: openai; local needs no key")
+    _add_provider(command)
     command.add_argument("--model", help="default: the provider's own default")
-    command.add_argument("--base-url", help="where a compatible server is")
     command.add_argument("--system", help="a system prompt")
     command.add_argument("--temperature", type=float)
     command.add_argument("--max-tokens", type=int)
     command.add_argument("--timeout", type=float, default=60.0, help="seconds; default: 60")
+
+    command = _command(commands, "models", models, "list what a provider offers")
+    _add_provider(command)
+
+    command = _command(commands, "embed", embed, "turn texts into vectors, one JSON list a line")
+    command.add_argument("texts", nargs="+", help="the texts; - reads one a line from stdin")
+    _add_provider(command)
+    command.add_argument("--model", help="default: the provider's own default")
+
+    command = _command(commands, "price", price, "what a call would cost")
+    command.add_argument("model")
+    command.add_argument("--provider", help="whose price; default: the model's vendor")
+    command.add_argument("--input", type=int, default=0, help="tokens in, cached ones included")
+    command.add_argument("--output", type=int, default=0, help="tokens out")
+    command.add_argument("--cache-read", type=int, default=0, help="of the input, read from cache")
+    command.add_argument("--cache-write", type=int, default=0, help="of the input, written to it")
     return parser
+
+
+def _command(commands: Any, name: str, run: Any, told: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=told, description=told)
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_provider(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--provider", default="openai", help="default: openai; local needs no key")
+    command.add_argument("--base-url", help="where the provider or a compatible server is")
 
 
 if __name__ == "__main__":

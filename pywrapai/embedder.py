@@ -166,8 +166,9 @@ class Embedder:
         def put(places: list[int], vectors: Vectors) -> None:
             if not rows:
                 rows.extend([0.0] * len(vectors[0]) for _ in texts)
-            for place, vector in zip(places, to_lists(vectors[: len(places)]), strict=True):
-                rows[place] = vector
+            if places:
+                for place, vector in zip(places, to_lists(vectors), strict=True):
+                    rows[place] = vector
 
         yield from self._embed(texts, put)
         return rows
@@ -184,7 +185,8 @@ class Embedder:
                 return
             if not len(rows):
                 rows = numpy.zeros((len(texts), len(vectors[0])), dtype=numpy.float32)
-            rows[places] = vectors[: len(places)]
+            if places:
+                rows[places] = vectors
 
         yield from self._embed(texts, put)
         return rows
@@ -193,7 +195,7 @@ class Embedder:
         """Ask batch by batch, and `put` each one's vectors in the places of its texts."""
         if not texts:
             return
-        spoken = [place for place, text in enumerate(texts) if text.strip()]
+        spoken = [place for place, text in enumerate(texts) if text and not text.isspace()]
         batches = list(_batches(texts, spoken, self._batch_size)) or [[]]
         size: int | None = None
         showing = self._show_progress and len(batches) > 1

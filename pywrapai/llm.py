@@ -245,6 +245,14 @@ class LLM:
         request = self.request(messages, **overrides)
         return (await flow.arun(self.structured_flow(request, shape, max_attempts)))[0]
 
+    def models(self) -> list[str]:
+        """The names of the models that the provider offers, sorted."""
+        return flow.run(self._source.provider.models_flow())
+
+    async def amodels(self) -> list[str]:
+        """`models`, awaited."""
+        return await flow.arun(self._source.provider.models_flow())
+
     def close(self) -> None:
         """Give back connections. The LLM may be used again and then opens new ones."""
         self._source.provider.close()

@@ -26,17 +26,23 @@ if TYPE_CHECKING:
 def checked(vectors: Vectors, count: int) -> Vectors:
     """The same vectors. ServerError unless there are `count` of one size, of finite numbers."""
     if len(vectors) != count:
-        raise _broken(f"{len(vectors)} vectors for {count} texts")
-    sizes = {len(vector) for vector in vectors}
-    if len(sizes) != 1 or 0 in sizes:
-        raise _broken(f"vectors of {' and '.join(map(str, sorted(sizes)))} numbers")
+        raise ServerError(f"the server sent {len(vectors)} vectors for {count} texts")
     try:
-        finite = _all_finite(vectors)
+        sizes, finite = _sizes(vectors), _all_finite(vectors)
     except TypeError as error:
-        raise _broken(f"vectors that are not of numbers ({error})") from error
+        raise ServerError(f"the server sent vectors that are not of numbers ({error})") from error
+    if len(sizes) != 1 or 0 in sizes:
+        found = " and ".join(map(str, sorted(sizes)))
+        raise ServerError(f"the server sent vectors of {found} numbers")
     if not finite:
-        raise _broken("a vector with NaN or infinity in it")
+        raise ServerError("the server sent a vector with NaN or infinity in it")
     return vectors
+
+
+def _sizes(vectors: Vectors) -> set[int]:
+    if _is_array(vectors):
+        return {cast("Array", vectors).shape[1]}
+    return {len(vector) for vector in vectors}
 
 
 def _all_finite(vectors: Vectors) -> bool:
@@ -45,12 +51,6 @@ def _all_finite(vectors: Vectors) -> bool:
 
         return bool(np.isfinite(vectors).all())
     return all(math.isfinite(sum(vector)) for vector in vectors)  # NaN and infinity stay in a sum
-
-
-def _broken(what: str) -> ServerError:
-    error = ServerError(f"the server sent {what}")
-    error.retryable = False  # the same texts give the same vectors, for the same money
-    return error
 
 
 def shortened(vectors: Vectors, dimensions: int) -> Vectors:

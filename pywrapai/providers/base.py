@@ -118,6 +118,11 @@ class BaseLLM(ABC):
         told = tuple(with_instruction(messages, schema))
         return (yield from self.chat_flow(replace(request, messages=told)))
 
+    def models_flow(self) -> Flow[list[str]]:
+        """The names of the models that there are; by default this one alone."""
+        return [self.model]
+        yield  # a flow without I/O
+
     def stream_flow(
         self, request: Request, record: StreamRecord
     ) -> StreamFlow[StreamEvent, LLMResponse]:

@@ -192,6 +192,10 @@ def _until(date: str | None) -> float | None:
     return wait if wait > 0 else None
 
 
+_SHORTEST_KEY = 8
+"""A shorter one is a placeholder such as "none", and a word of many a message."""
+
+
 def redacted(text: str, key: str | None) -> str:
     """The text without the key that a server may have echoed."""
-    return text.replace(key, "[key]") if key and len(key) > 3 else text
+    return text.replace(key, "[key]") if key and len(key) >= _SHORTEST_KEY else text

@@ -60,6 +60,7 @@ class GeminiProvider(WireProvider):
     default_model = "gemini-3.8-flash"
     default_embedding_model: ClassVar[str] = "gemini-embedding-001"
     max_texts: ClassVar[int] = 100
+    models_path = "models?pageSize=1000"
     key_env: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 
     def path(self, request: Request, *, stream: bool) -> str:
@@ -81,22 +82,46 @@ class GeminiProvider(WireProvider):
 
     def post(self, path: str, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
         """POST as the SDK would; raises the SDK's APIError for a refusal."""
-        address = self._address
-        http = transport.pool().http
-        request = http.build_request("POST", address.root + path, **_sent(address, body, timeout))
+        return self._exchange("POST", path, _encoded(body), timeout=timeout, stream=stream)
+
+    async def apost(
+        self, path: str, body: dict[str, Any], *, timeout: float, stream: bool
+    ) -> Reply:
+        """`post`, awaited."""
+        return await self._aexchange("POST", path, _encoded(body), timeout=timeout, stream=stream)
+
+    def get(self, path: str, *, timeout: float) -> Reply:
+        """GET as the SDK would."""
+        return self._exchange("GET", path, None, timeout=timeout, stream=False)
+
+    async def aget(self, path: str, *, timeout: float) -> Reply:
+        """`get`, awaited."""
+        return await self._aexchange("GET", path, None, timeout=timeout, stream=False)
+
+    def models_from_wire(self, body: Any) -> list[str]:
+        """The names, without the resource's prefix."""
+        return [str(model["name"]).removeprefix("models/") for model in body["models"]]
+
+    def _exchange(
+        self, verb: str, path: str, content: bytes | None, *, timeout: float, stream: bool
+    ) -> Reply:
+        address, http = self._address, transport.pool().http
+        request = http.build_request(
+            verb, address.root + path, headers=address.headers, content=content, timeout=timeout
+        )
         reply = http.send(request, stream=stream)
         if reply.status_code != 200:
             reply.read()
             _raise_refusal(reply)
         return cast("Reply", reply)
 
-    async def apost(
-        self, path: str, body: dict[str, Any], *, timeout: float, stream: bool
+    async def _aexchange(
+        self, verb: str, path: str, content: bytes | None, *, timeout: float, stream: bool
     ) -> Reply:
-        """`post`, awaited."""
-        address = self._address
-        http = (await transport.apool()).http
-        request = http.build_request("POST", address.root + path, **_sent(address, body, timeout))
+        address, http = self._address, (await transport.apool()).http
+        request = http.build_request(
+            verb, address.root + path, headers=address.headers, content=content, timeout=timeout
+        )
         reply = await http.send(request, stream=stream)
         if reply.status_code != 200:
             await reply.aread()
@@ -174,9 +199,8 @@ def _place(base_url: str | None) -> dict[str, Any]:
     return {"base_url": root}
 
 
-def _sent(address: _Address, body: dict[str, Any], timeout: float) -> dict[str, Any]:
-    content = well_formed(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode()
-    return {"headers": address.headers, "content": content, "timeout": timeout}
+def _encoded(body: dict[str, Any]) -> bytes:
+    return well_formed(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def _raise_refusal(reply: httpx2.Response) -> None:

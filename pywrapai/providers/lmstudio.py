@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
-from pywrapai.core.flow import Flow, StreamFlow, arun, io, run
+from pywrapai.core.flow import Flow, StreamFlow, run
 from pywrapai.core.stream import StreamRecord
 from pywrapai.core.thinking import Separated, Splitter
 from pywrapai.exceptions import (
@@ -21,7 +21,6 @@ from pywrapai.exceptions import (
     ProviderError,
     ProviderTimeoutError,
 )
-from pywrapai.providers.errors import from_status
 from pywrapai.providers.openai import OpenAIProvider, StreamDecoder, from_wire
 from pywrapai.providers.wire import Decoder
 
@@ -73,19 +72,10 @@ class LMStudioProvider(OpenAIProvider):
         given: dict[str, Any] = {"api_key": self.api_key, "base_url": self.base_url}
         return _Formed(self.model, **given, timeout=self.timeout)
 
-    def models(self) -> list[str]:
-        """The names of the models that LM Studio offers. LMStudioUnreachable if it is not there."""
-        return run(self._models_flow())
-
-    async def amodels(self) -> list[str]:
-        """`models`, awaited."""
-        return await arun(self._models_flow())
-
-    def _models_flow(self) -> Flow[list[str]]:
+    def models_flow(self) -> Flow[list[str]]:
+        """The models on offer, which says too that LM Studio runs; else LMStudioUnreachable."""
         try:
-            with self._mapping():
-                reply = yield from io(self.get, self.aget, "/models", timeout=self.timeout)
-                return _listed(self._json(reply))
+            return (yield from super().models_flow())
         except ProviderTimeoutError as error:
             raise LMStudioUnreachable(error.message).about(provider=self.name) from error
 
@@ -109,15 +99,7 @@ class _Formed(LMStudioProvider):
 
 def healthcheck(base_url: str | None = None, timeout: float = 10.0) -> list[str]:
     """The models on offer, by GET /v1/models. LMStudioUnreachable if LM Studio does not answer."""
-    return LMStudioProvider(base_url=base_url, timeout=timeout).models()
-
-
-def _listed(body: Any) -> list[str]:
-    """The ids in a list of models. ServerError for a body that is none."""
-    models = body.get("data") if isinstance(body, dict) else None
-    if not isinstance(models, list):
-        raise from_status(200, body)
-    return [str(model["id"]) for model in models]
+    return run(LMStudioProvider(base_url=base_url, timeout=timeout).models_flow())
 
 
 def _reasoning_first() -> Splitter:

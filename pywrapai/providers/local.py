@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pywrapai.core.extras import needs
+from pywrapai.core.flow import Flow
 from pywrapai.core.process import after_fork_in_child
 from pywrapai.exceptions import ConfigurationError, MissingDependencyError
+from pywrapai.providers.base import BaseLLM
 from pywrapai.providers.openai import OpenAIProvider
 from pywrapai.providers.wire import Reply
 
@@ -61,6 +63,11 @@ class LocalProvider(OpenAIProvider):
             await asyncio.to_thread(_address, self._path, self.model)
         self.base_url = _address(self._path, self.model)
         return await super().apost(path, body, timeout=timeout, stream=stream)
+
+
+    def models_flow(self) -> Flow[list[str]]:
+        """The file that this provider runs."""
+        return BaseLLM.models_flow(self)
 
 
 def _gguf(model: str | None) -> Path:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
 from pywrapai.core.extras import needs
-from pywrapai.core.flow import Flow, StreamFlow, arun, io, run
+from pywrapai.core.flow import Flow, StreamFlow, io
 from pywrapai.core.stream import StreamRecord
 from pywrapai.core.text import well_formed
 from pywrapai.exceptions import (
@@ -25,7 +25,6 @@ from pywrapai.exceptions import (
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
-    ServerError,
 )
 from pywrapai.providers import transport
 from pywrapai.providers.embedding import EmbeddingReply
@@ -79,6 +78,7 @@ class OllamaProvider(WireProvider):
     default_embedding_model: ClassVar[str] = "nomic-embed-text"
     max_texts: ClassVar[int] = 2048
     stream_type: ClassVar[str] = "application/x-ndjson"
+    models_path: ClassVar[str] = "/api/tags"
     base_url: str
 
     def __init__(
@@ -144,20 +144,11 @@ class OllamaProvider(WireProvider):
             reply = yield from io(
                 self.post, self.apost, "/api/embed", body, timeout=timeout, stream=False
             )
-            return _embedded(self._json(reply), len(texts))
+            return _embedded(self._json(reply))
 
-    def models(self) -> list[str]:
-        """The names of the models that are installed, by GET /api/tags."""
-        return run(self._models_flow())
-
-    async def amodels(self) -> list[str]:
-        """`models`, awaited."""
-        return await arun(self._models_flow())
-
-    def _models_flow(self) -> Flow[list[str]]:
-        with self._mapping():
-            reply = yield from io(self.get, self.aget, "/api/tags", timeout=self.timeout)
-            return _listed(self._json(reply))
+    def models_from_wire(self, body: Any) -> list[str]:
+        """The names of the models that are installed."""
+        return [str(model["name"]) for model in body["models"]]
 
     def post(self, path: str, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
         """POST through the process's httpx client."""
@@ -249,20 +240,11 @@ def _json_bytes(body: Any) -> bytes:
     return well_formed(json.dumps(body, ensure_ascii=False)).encode()
 
 
-def _embedded(body: Any, count: int) -> EmbeddingReply:
+def _embedded(body: Any) -> EmbeddingReply:
     vectors = body.get("embeddings") if isinstance(body, dict) else None
     if not isinstance(vectors, list):
         raise from_status(200, body)
-    if len(vectors) != count:
-        raise ServerError(f"the server sent {len(vectors)} vectors for {count} texts")
     return EmbeddingReply(vectors, body.get("prompt_eval_count"), body.get("model") or "")
-
-
-def _listed(body: Any) -> list[str]:
-    models = body.get("models") if isinstance(body, dict) else None
-    if not isinstance(models, list):
-        raise from_status(200, body)
-    return [str(model["name"]) for model in models]
 
 
 def _warn_if_cut(request: Request, response: LLMResponse) -> None:

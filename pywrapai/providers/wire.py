@@ -59,6 +59,8 @@ class WireProvider(BaseLLM):
     stream_type: ClassVar[str] = "text/event-stream"
     """The media type of its streams."""
     takes_images: ClassVar[bool] = True
+    models_path: ClassVar[str] = "/models"
+    """Where the list of models is."""
     key_env: ClassVar[tuple[str, ...]] = ()
     """Environment variables that may hold the key, first one first; none where none is needed."""
 
@@ -87,6 +89,14 @@ class WireProvider(BaseLLM):
         self, path: str, body: dict[str, Any], *, timeout: float, stream: bool
     ) -> Reply:
         """`post`, awaited."""
+
+    @abstractmethod
+    def get(self, path: str, *, timeout: float) -> Reply:
+        """Read something, such as the list of models."""
+
+    @abstractmethod
+    async def aget(self, path: str, *, timeout: float) -> Reply:
+        """`get`, awaited."""
 
     @abstractmethod
     def map_error(self, error: Exception) -> ProviderError | None:
@@ -133,6 +143,17 @@ class WireProvider(BaseLLM):
                 record.response = response
                 yield from io(reply.close, reply.aclose)
         return response
+
+    def models_flow(self) -> Flow[list[str]]:
+        """The names of the models that the provider offers, sorted."""
+        with self._mapping():
+            reply = yield from io(self.get, self.aget, self.models_path, timeout=self.timeout)
+            with _decoding():
+                return sorted(self.models_from_wire(self._json(reply)))
+
+    def models_from_wire(self, body: Any) -> list[str]:
+        """The names in a list of models."""
+        return [model["id"] for model in body["data"]]
 
     def _send(self, request: Request, *, stream: bool) -> Flow[Reply]:
         if any(message.images for message in request.messages) and not self.takes_images:

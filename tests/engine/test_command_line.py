@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
@@ -58,6 +59,35 @@ def test_an_unreachable_server_is_named(capsys, monkeypatch):
         assert main(["chat", "Hi", "--base-url", f"http://127.0.0.1:{port}"]) == 1
 
     assert f"cannot reach http://127.0.0.1:{port}/v1" in capsys.readouterr().err
+
+
+def test_the_models_of_a_provider_are_listed(server: StubServer, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+    assert main(["models", "--base-url", server.url()]) == 0
+    assert capsys.readouterr().out == "stub\n"
+
+
+def test_a_price_is_what_the_table_says(capsys):
+    from pywrapai import get_cost
+
+    arguments = ["price", "gpt-4o-mini", "--input", "1000000", "--output", "1000"]
+
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == f"${get_cost('gpt-4o-mini', 1_000_000, 1000):.6f}\n"
+    with pytest.warns(UserWarning, match="nobody-knows"):
+        assert main(["price", "nobody-knows", "--input", "1"]) == 1
+    assert "nobody-knows" in capsys.readouterr().err
+
+
+def test_texts_become_vectors_one_a_line(capsys):
+    assert main(["embed", "a cat", "a dog", "--provider", "local"]) == 0
+
+    out, err = capsys.readouterr()
+    vectors = [json.loads(line) for line in out.splitlines()]
+    assert len(vectors) == 2
+    assert len(vectors[0]) == len(vectors[1]) == 256
+    assert "local/" in err
 
 
 def test_a_wrong_command_line_shows_the_usage(capsys):

@@ -175,7 +175,7 @@ def test_reasoning_that_is_no_answer_stays_reasoning(server: StubServer, llm: LL
 
 async def test_a_server_that_runs_lists_its_models(server: StubServer):
     assert healthcheck(server.url()) == ["stub"]
-    assert await LMStudioProvider(base_url=server.url()).amodels() == ["stub"]
+    assert await LLM("lmstudio", base_url=server.url()).amodels() == ["stub"]
     assert server.requests[0].path == "/v1/models"
 
 
@@ -185,7 +185,7 @@ async def test_a_server_that_does_not_run_is_unreachable():
         with pytest.raises(LMStudioUnreachable, match=f"{port}.*lms server start") as caught:
             healthcheck(address)
         with pytest.raises(LMStudioUnreachable):
-            await LMStudioProvider(base_url=address).amodels()
+            await LLM("lmstudio", base_url=address).amodels()
         with pytest.raises(LMStudioUnreachable):
             LLM("lmstudio", "m", base_url=address, max_retries=0).chat("Hello")
 

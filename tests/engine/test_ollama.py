@@ -514,10 +514,11 @@ def test_base_url_wins_over_the_environment(server: StubServer, monkeypatch):
     assert LLM("ollama", base_url=server.url() + "/").chat("Hello").content == "ok"
 
 
-async def test_installed_models_are_listed(server: StubServer):
-    provider = OllamaProvider(base_url=server.url())
+async def test_installed_models_are_listed(server: StubServer, llm: LLM):
+    server.reply(raw({"models": [{"name": "qwen3:8b"}, {"name": "llama3.2:latest"}]}))
 
-    assert provider.models() == await provider.amodels() == ["stub"]
+    assert llm.models() == ["llama3.2:latest", "qwen3:8b"]
+    assert await llm.amodels() == ["stub"]
 
 
 # Embeddings
@@ -556,7 +557,7 @@ def test_a_count_that_is_not_sent_is_none(server: StubServer):
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
-        (raw({"embeddings": [[0.5]]}), ServerError),
+        (raw({"embeddings": None}), ServerError),
         (raw({"error": "no"}), ServerError),
         (raw([]), ServerError),
         (status(400, "input length exceeds maximum context length"), ContextLengthError),

@@ -1,0 +1,500 @@
+from __future__ import annotations
+
+import base64
+import inspect
+import logging
+import math
+import struct
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pywrapai import (
+    AuthError,
+    ConfigurationError,
+    Embedder,
+    InvalidRequestError,
+    LMStudioUnreachable,
+    ServerError,
+)
+from pywrapai.core.vectors import checked, shortened
+from pywrapai.embedder import estimated_tokens
+from pywrapai.providers import PROVIDERS, Compatible
+from pywrapai.providers.openai import OpenAIProvider
+from pywrapai.providers.openai_embeddings import embeddings_from_wire, embeddings_to_wire
+from pywrapai.providers.wordllama import WordLlamaProvider
+from pywrapai.testing import StubEmbedder
+from pywrapai.testing.server import StubServer, refusing_port
+from pywrapai.testing.wires import raw, status
+from tests.contracts.embedder import ANIMALS, KEY, EmbedderContract, HTTPEmbedderContract
+
+
+def reply(vectors: list[Any], **more: Any) -> dict[str, Any]:
+    data = [{"object": "embedding", "index": i, "embedding": v} for i, v in enumerate(vectors)]
+    return {"object": "list", "model": "m", "data": data, **more}
+
+
+def encoded(*numbers: float) -> str:
+    return base64.b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+
+
+class TestOpenAI(HTTPEmbedderContract):
+    provider, wire = "openai", "openai"
+
+    def body(self, vectors: list[Any]) -> Any:
+        return reply(vectors)
+
+
+class TestLMStudio(HTTPEmbedderContract):
+    provider, wire = "lmstudio", "openai"
+
+    def body(self, vectors: list[Any]) -> Any:
+        return reply(vectors)
+
+    def test_the_server_that_is_not_there_is_lm_studios(self):
+        with refusing_port() as port, pytest.raises(LMStudioUnreachable):
+            self.make(base_url=f"http://127.0.0.1:{port}").embed_one("a")
+
+    def test_it_needs_no_key_and_costs_nothing(self):
+        with StubServer(require_key=False) as server:
+            embedder = Embedder("lmstudio", base_url=server.url("openai"))
+            embedder.embed(ANIMALS)
+
+        assert embedder.tokens.total_cost == 0
+        assert embedder.tokens.unpriced_calls == 0
+        assert embedder.model == "text-embedding-nomic-embed-text-v1.5"
+
+
+class TestGemini(HTTPEmbedderContract):
+    provider, wire = "gemini", "gemini"
+
+    def body(self, vectors: list[Any]) -> Any:
+        return {"embeddings": [{"values": vector} for vector in vectors]}
+
+    def test_a_thousand_texts_go_a_hundred_at_a_time(self):
+        self.make(batch_size=1000).embed([f"text {number}" for number in range(250)])
+
+        assert len(self.server.requests) == 3
+
+
+class TestOllama(HTTPEmbedderContract):
+    provider, wire = "ollama", "ollama"
+
+    def body(self, vectors: list[Any]) -> Any:
+        return {"model": "m", "embeddings": vectors}
+
+
+class TestLocal(EmbedderContract):
+    provider = "local"
+
+    def make(self, **settings: Any) -> Embedder:
+        return Embedder("local", **settings)
+
+    def test_the_vectors_are_those_of_the_package_itself(self):
+        code = """
+import logging
+from pathlib import Path
+import numpy as np
+import wordllama
+from pywrapai import Embedder
+texts = ["What is the capital of France?", "Ein Hund 🐶", "word " * 9000, "a"]
+home = Path(wordllama.__file__).parent
+model = wordllama.WordLlama.load(cache_dir=home, disable_download=True)
+theirs = np.concatenate([model.embed([text], norm=True) for text in texts])
+np.testing.assert_allclose(Embedder("local").embed_array(texts), theirs, atol=1e-5)
+"""
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    def test_a_question_finds_its_answer(self):
+        asked, *lines = self.make().embed_array(
+            [
+                "What is the capital of France?",
+                "Paris is the capital of France.",
+                "The violin has four strings.",
+                "Photosynthesis happens in leaves.",
+            ]
+        )
+
+        found, *others = [float(asked @ line) for line in lines]
+        assert found > 0.8
+        assert max(others) < 0.2
+
+    def test_it_gives_256_numbers_of_length_1_for_nothing(self):
+        embedder = self.make()
+
+        array = embedder.embed_array(ANIMALS)
+
+        assert array.shape == (3, 256)
+        np.testing.assert_allclose(np.linalg.norm(array, axis=1), 1, atol=1e-6)
+        assert embedder.tokens.total_cost == 0
+        assert embedder.tokens.unpriced_calls == 0
+        assert embedder.tokens.total_input_tokens > len(" ".join(ANIMALS).split())
+
+    def test_a_text_of_a_million_tokens_is_only_long(self):
+        array = self.make().embed_array(["cat " * 1_000_000, "cat cat cat"])
+
+        assert float(array[0] @ array[1]) > 0.99
+
+    def test_the_loggers_of_the_program_are_left_alone(self):
+        code = """
+import logging
+from pywrapai import Embedder
+Embedder("local").embed_one("hello")
+assert logging.root.handlers == [] and logging.root.level == logging.WARNING
+"""
+        subprocess.run([sys.executable, "-c", code], check=True)
+        assert logging.root.level == logging.WARNING
+
+    def test_more_dimensions_than_it_has_are_refused(self):
+        with pytest.raises(InvalidRequestError, match="256"):
+            self.make(dimensions=512).embed_one("a")
+
+    def test_another_model_or_a_server_is_refused(self):
+        with pytest.raises(ConfigurationError, match="wordllama"):
+            Embedder("local", "nomic-embed-text")
+        with pytest.raises(ConfigurationError, match="base_url"):
+            Embedder("local", base_url="http://localhost:1")
+
+
+class TestStub(EmbedderContract):
+    provider = "stub"
+
+    def make(self, **settings: Any) -> Embedder:
+        dimension = settings.pop("dimensions", None) or 64
+        return StubEmbedder(dimension, **settings)
+
+    def test_it_says_what_it_is_without_its_key(self):
+        assert repr(self.make()) == "StubEmbedder(provider='stub', model='stub-embedding')"
+
+    def test_no_texts_are_no_request(self):
+        embedder = StubEmbedder(8)
+
+        assert embedder.embed([]) == []
+        assert embedder.embed_array([]).shape == (0, 8)
+        assert embedder.requests == []
+
+    def test_fewer_dimensions_are_unit_vectors_again(self):
+        array = StubEmbedder(8).embed_array(ANIMALS)
+
+        assert array.shape == (3, 8)
+        np.testing.assert_allclose(np.linalg.norm(array, axis=1), 1, atol=1e-6)
+
+    def test_it_keeps_what_it_was_asked(self):
+        embedder = StubEmbedder(batch_size=2)
+
+        embedder.embed(["one", "two", "", "three four"])
+        embedder.requests.clear()
+
+        assert embedder.requests == [["one", "two"], ["three four"]]
+        assert embedder.tokens.total_input_tokens == 4
+        assert embedder.tokens.total_cost == 0
+
+    def test_case_and_punctuation_do_not_matter(self):
+        embedder = StubEmbedder()
+
+        assert embedder.embed_one("Paris, France!") == embedder.embed_one("paris france")
+
+
+# The OpenAI wire
+
+
+def test_a_request_asks_for_base64_and_for_nothing_that_was_not_given():
+    assert embeddings_to_wire("m", ("a", "b"), dimensions=None, base64=True) == {
+        "model": "m",
+        "input": ["a", "b"],
+        "encoding_format": "base64",
+    }
+    assert embeddings_to_wire("", ["a"], dimensions=8, base64=False) == {
+        "input": ["a"],
+        "dimensions": 8,
+    }
+
+
+def test_base64_and_numbers_are_the_same_vectors():
+    numbers = [[0.5, -1.25, 3.0], [1.0, 0.0, -0.0]]
+
+    from_numbers = embeddings_from_wire(reply(numbers)).vectors
+    from_base64 = embeddings_from_wire(reply([encoded(*row) for row in numbers])).vectors
+
+    assert isinstance(from_base64, np.ndarray)
+    assert from_base64.dtype == np.float32
+    np.testing.assert_array_equal(from_base64, from_numbers)
+
+
+def test_vectors_in_any_order_are_put_in_the_order_of_the_texts():
+    body = reply([[0.0], [1.0], [2.0]])
+    body["data"] = [body["data"][at] for at in (2, 0, 1)]
+
+    assert embeddings_from_wire(body).vectors == [[0.0], [1.0], [2.0]]
+
+
+def test_vectors_without_an_index_are_in_the_order_of_the_texts():
+    body = {"data": [{"embedding": [0.0]}, {"embedding": [1.0]}]}
+
+    assert embeddings_from_wire(body).vectors == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [{"index": 0, "embedding": [1.0]}, {"index": 0, "embedding": [2.0]}],
+        [{"index": 1, "embedding": [1.0]}, {"index": 2, "embedding": [2.0]}],
+        [{"index": "0", "embedding": [1.0]}, {"index": 1, "embedding": [1.0]}],
+        [{"index": 0}],
+        [None],
+        [{"index": 0, "embedding": "not base64!"}],
+        [{"index": 0, "embedding": base64.b64encode(b"12345").decode()}],
+        [{"embedding": encoded(1.0)}, {"embedding": encoded(1.0, 2.0)}],
+    ],
+)
+def test_data_that_is_not_what_the_api_promises_is_a_server_error(data):
+    with pytest.raises(ServerError, match="not what the API promises"):
+        embeddings_from_wire({"data": data})
+
+
+@pytest.mark.parametrize("numbers", [(math.nan, 1.0), (1.0, math.inf)])
+def test_nan_in_base64_is_found_too(server, numbers):
+    server.reply(raw(reply([encoded(*numbers)])))
+    embedder = Embedder("openai", api_key=KEY, base_url=server.url("openai"), max_retries=0)
+
+    with pytest.raises(ServerError, match="NaN or infinity"):
+        embedder.embed_array(["a"])
+
+
+def test_an_error_object_with_status_200_is_that_error(server):
+    server.reply(raw({"error": {"message": "no such model", "code": "model_not_found"}}))
+
+    with pytest.raises(Exception, match="no such model") as caught:
+        Embedder("openai", api_key=KEY, base_url=server.url("openai"), max_retries=0).embed(["a"])
+    assert type(caught.value).__name__ == "ModelNotFoundError"
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"prompt_tokens": 7, "total_tokens": 7}, 7),
+        ({"prompt_tokens": 0}, 3),  # LM Studio
+        ({"prompt_tokens": None}, 3),
+        (None, 3),
+    ],
+)
+def test_tokens_are_the_servers_count_or_four_characters_each(server, usage, counted):
+    server.reply(raw(reply([[1.0], [1.0]], usage=usage)))
+    embedder = Embedder("openai", api_key=KEY, base_url=server.url("openai"))
+
+    embedder.embed(["five5", "six666"])
+
+    assert embedder.tokens.total_input_tokens == counted
+
+
+def test_estimates_are_rounded_up():
+    assert [estimated_tokens(["x" * length]) for length in (1, 4, 5, 8)] == [1, 1, 2, 2]
+
+
+def test_the_cost_is_that_of_the_model_that_answered(server):
+    usage = {"prompt_tokens": 1_000_000, "total_tokens": 1_000_000}
+    server.reply(raw(reply([[1.0]], usage=usage) | {"model": "text-embedding-3-large"}))
+    embedder = Embedder("openai", api_key=KEY, base_url=server.url("openai"))
+
+    embedder.embed_one("a")
+
+    assert embedder.tokens.total_cost == pytest.approx(0.13)
+    assert list(embedder.tokens.by_model()) == ["text-embedding-3-large"]
+
+
+def test_a_server_that_has_never_heard_of_base64_is_asked_without_it_from_then_on(server):
+    server.reply(status(400, "Unknown parameter: encoding_format"))
+    embedder = Embedder("openai", api_key=KEY, base_url=server.url("openai"), max_retries=0)
+
+    first, second = embedder.embed(["a"]), embedder.embed(["a"])
+
+    assert first == second
+    assert ["encoding_format" in r.json for r in server.requests] == [True, False, False]
+    assert embedder.tokens.total_calls == 2
+
+
+def test_another_complaint_is_not_taken_for_that_one(server):
+    server.reply(status(400, "input is too odd"))
+    embedder = Embedder("openai", api_key=KEY, base_url=server.url("openai"))
+
+    with pytest.raises(InvalidRequestError, match="too odd"):
+        embedder.embed(["a"])
+    assert len(server.requests) == 1
+
+
+def test_texts_are_sent_as_texts(server):
+    Embedder("openai", api_key=KEY, base_url=server.url("openai")).embed(["one", "two"])
+
+    assert server.requests[0].json["input"] == ["one", "two"]
+    assert server.requests[0].json["model"] == "text-embedding-3-small"
+
+
+# What Embedder is given
+
+
+def test_a_missing_key_names_its_variable(server):
+    with pytest.raises(AuthError, match="OPENAI_API_KEY"):
+        Embedder("openai", base_url=server.url("openai")).embed_one("a")
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("name", ["anthropic", "no-such-name"])
+def test_a_name_without_embeddings_is_told_the_known_ones(name):
+    with pytest.raises(ValueError, match="gemini, lmstudio, local, ollama, openai"):
+        Embedder(name)
+
+
+def test_a_compatible_server_embeds_with_its_rows_model_or_the_one_given(server, monkeypatch):
+    url = server.url("openai")
+    with_model = Compatible(url, default_embedding_model="small")
+    monkeypatch.setitem(PROVIDERS, "row-with", with_model)
+    monkeypatch.setitem(PROVIDERS, "row-without", Compatible(url))
+
+    Embedder("row-with").embed_one("a")
+    Embedder("row-without", "large").embed_one("a")
+
+    assert [request.json["model"] for request in server.requests] == ["small", "large"]
+    with pytest.raises(ValueError, match="give model="):
+        Embedder("row-without")
+
+
+def test_a_provider_that_is_made_already_may_be_given(server):
+    made = OpenAIProvider("text-embedding-3-large", api_key=KEY, base_url=server.url("openai"))
+
+    embedder = Embedder(made)
+
+    assert embedder.model == "text-embedding-3-large"
+    assert len(embedder.embed(ANIMALS)) == 3
+    assert Embedder(WordLlamaProvider()).embed_array(["a"]).shape == (1, 256)
+
+
+def test_the_settings_of_a_made_provider_cannot_be_given_again():
+    with pytest.raises(ValueError, match=r"give them to WordLlamaProvider"):
+        Embedder(WordLlamaProvider(), "other")
+
+
+def test_what_cannot_embed_is_no_provider():
+    with pytest.raises(TypeError, match="EmbeddingProvider"):
+        Embedder(object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_size": 0},
+        {"batch_size": 2.5},
+        {"batch_size": True},
+        {"dimensions": 0},
+        {"dimensions": "8"},
+        {"timeout": 0},
+        {"timeout": math.nan},
+        {"timeout": None},
+        {"max_retries": -1},
+    ],
+)
+def test_wrong_settings_are_named_at_once(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        Embedder("openai", api_key=KEY, **settings)
+
+
+def test_the_providers_limit_caps_the_batch():
+    embedder = Embedder("local", batch_size=1_000_000)
+
+    embedder.embed_array([f"text {number}" for number in range(1001)])
+
+    assert embedder.tokens.total_calls == 2
+
+
+@pytest.mark.parametrize("name", ["embed", "embed_one", "embed_array"])
+@pytest.mark.parametrize("cls", [Embedder, StubEmbedder])
+def test_twins_take_and_give_the_same(cls, name):
+    sync, twin = (inspect.signature(getattr(cls, prefix + name)) for prefix in ("", "a"))
+
+    assert sync == twin
+
+
+# Arithmetic
+
+
+def test_lists_and_arrays_are_cut_alike():
+    rows = [[3.0, 4.0, 1.0], [0.0, 0.0, 9.0]]
+
+    lists = shortened(rows, 2)
+    array = shortened(np.asarray(rows, dtype=np.float32), 2)
+
+    assert lists == [[0.6, 0.8], [0.0, 0.0]]
+    np.testing.assert_allclose(array, lists, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [list, lambda rows: np.asarray(rows, dtype=np.float32)])
+def test_vectors_of_no_numbers_are_an_error(make):
+    with pytest.raises(ServerError, match="0 numbers"):
+        checked(make([[], []]), 2)
+
+
+# Without packages
+
+
+def run_without(packages: tuple[str, ...], code: str) -> str:
+    head = f"import sys\nfor name in {packages!r}: sys.modules[name] = None\n"
+    ended = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True)
+    assert ended.stderr == ""
+    return ended.stdout
+
+
+def test_without_numpy_lists_still_work_and_arrays_name_the_extra(server):
+    out = run_without(
+        ("numpy",),
+        f"""
+from pywrapai import Embedder, MissingDependencyError
+embedder = Embedder("openai", api_key="k", base_url={server.url("openai")!r}, dimensions=4)
+print(len(embedder.embed_one("hello")), embedder.embed([""]))
+try:
+    embedder.embed_array(["hello"])
+except MissingDependencyError as error:
+    print(error)
+""",
+    )
+
+    assert out.splitlines() == [
+        "4 [[0.0, 0.0, 0.0, 0.0]]",
+        'numpy is not installed: pip install "pywrapai[rag]"',
+    ]
+    assert len(server.requests) == 2
+    assert all(request.json["encoding_format"] == "base64" for request in server.requests)
+
+
+def test_without_wordllama_its_extra_is_named():
+    out = run_without(
+        ("tokenizers",),
+        """
+from pywrapai import Embedder, MissingDependencyError
+try:
+    Embedder("local").embed_one("hello")
+except MissingDependencyError as error:
+    print(error)
+""",
+    )
+
+    assert out == 'tokenizers is not installed: pip install "pywrapai[local-embeddings]"\n'
+
+
+def test_without_tqdm_its_extra_is_named_before_anything_is_spent(server):
+    out = run_without(
+        ("tqdm",),
+        f"""
+from pywrapai import Embedder, MissingDependencyError
+url = {server.url("openai")!r}
+embedder = Embedder("openai", api_key="k", base_url=url, show_progress=True, batch_size=1)
+try:
+    embedder.embed(["a", "b"])
+except MissingDependencyError as error:
+    print(error)
+""",
+    )
+
+    assert out == 'tqdm is not installed: pip install "pywrapai[rag]"\n'
+    assert server.requests == []
