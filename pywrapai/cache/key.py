@@ -12,7 +12,6 @@ from typing import Any
 from pywrapai.core.base import Content, Request
 from pywrapai.core.image import Image
 
-
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 

@@ -328,6 +328,7 @@ class AnthropicProvider(StainlessProvider):
     sdk = "anthropic"
     clients = ("Anthropic", "AsyncAnthropic")
     default_model = "claude-haiku-4-5-20251001"
+    models_path = "/v1/models"
     key_env: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
 
     def __init__(

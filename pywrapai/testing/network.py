@@ -56,6 +56,7 @@ def _is_here(host: str | bytes) -> bool:
     if name in ("", "localhost"):
         return True
     try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+        address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
         return False
+    return address.is_loopback or address.is_unspecified  # 0.0.0.0 is what servers listen on

@@ -378,6 +378,13 @@ class ProviderContract:
         counted = sorted((r.input_tokens, r.output_tokens) for r in llm.tokens.records)
         assert counted == [(number, 2 * number) for number in range(1, 51)]
 
+    async def test_the_models_on_offer_are_listed(self, server: StubServer):
+        llm = self.make(server)
+
+        assert llm.models() == await llm.amodels() != []
+        assert all(isinstance(name, str) for name in llm.models())
+        assert server.refusals == []
+
     def test_a_closed_llm_may_be_used_again(self, server: StubServer):
         server.reply("one", "two")
         with self.make(server) as llm:

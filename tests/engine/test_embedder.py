@@ -467,19 +467,31 @@ except MissingDependencyError as error:
     assert all(request.json["encoding_format"] == "base64" for request in server.requests)
 
 
-def test_without_wordllama_its_extra_is_named():
-    out = run_without(
-        ("tokenizers",),
-        """
-from pywrapai import Embedder, MissingDependencyError
+ASK_LOCAL = """
+from pywrapai import ConfigurationError, Embedder
 try:
     Embedder("local").embed_one("hello")
-except MissingDependencyError as error:
+except ConfigurationError as error:
     print(error)
-""",
-    )
+"""
 
-    assert out == 'tokenizers is not installed: pip install "pywrapai[local-embeddings]"\n'
+
+@pytest.mark.parametrize("package", ["wordllama", "tokenizers", "safetensors"])
+def test_without_wordllama_its_extra_is_named(package):
+    out = run_without((package,), ASK_LOCAL)
+
+    told = 'is not installed: pip install "pywrapai[local-embeddings]"\n'
+    assert out.startswith(package)
+    assert out.endswith(told)
+
+
+def test_a_wordllama_without_its_files_is_told_by_their_names(tmp_path):
+    (tmp_path / "wordllama.py").touch()
+
+    out = run_without((), f"sys.path.insert(0, {str(tmp_path)!r}){ASK_LOCAL}")
+
+    assert "l2_supercat_256.safetensors" in out
+    assert "wordllama>=0.4" in out
 
 
 def test_without_tqdm_its_extra_is_named_before_anything_is_spent(server):

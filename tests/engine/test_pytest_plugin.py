@@ -37,6 +37,7 @@ def test_looking_a_name_up_fails_and_loopback_does_not():
         assert socket.getaddrinfo("localhost", 80)
         assert socket.getaddrinfo("127.0.0.1", 80)
         assert socket.getaddrinfo("::1", 80)
+        assert socket.getaddrinfo("0.0.0.0", 80)
 
 
 async def test_asyncio_is_watched_too():

@@ -44,7 +44,12 @@ _KINDS = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input
 
 def handles(request: Request) -> bool:
     """Any path that ends as Anthropic's does, whatever comes before."""
-    return request.method == "POST" and request.path.endswith("/messages")
+    return _is_models(request) or (request.method == "POST" and request.path.endswith("/messages"))
+
+
+def _is_models(request: Request) -> bool:
+    asked = request.method == "GET" and request.path.endswith("/models")
+    return asked and "anthropic-version" in request.headers
 
 
 # Replies
@@ -148,8 +153,11 @@ def failure(request: Request, failure: Failure) -> Response:
 
 
 def usual(request: Request) -> Response | None:
-    """Nothing here needs no script."""
-    return None
+    """One model."""
+    if not _is_models(request):
+        return None
+    model = {"type": "model", "id": "stub", "display_name": "Stub"}
+    return Response.whole(json_bytes({"data": [model], "has_more": False}))
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -204,6 +212,8 @@ def check(request: Request, *, require_key: bool) -> None:
         raise Refusal("x-api-key header is required", status=401)
     if "anthropic-version" not in request.headers:
         raise Refusal("header is required", "anthropic-version")
+    if _is_models(request):
+        return
     kind = request.headers.get("content-type", "none")
     if not kind.startswith("application/json"):
         raise Refusal(f"the content-type must be application/json, not {kind}")

@@ -52,7 +52,14 @@ _FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
 
 def handles(request: Request) -> bool:
     """Any path that ends as Google's do, whatever comes before."""
+    if _is_models(request):
+        return True
     return request.method == "POST" and _PATH.fullmatch(request.path) is not None
+
+
+def _is_models(request: Request) -> bool:
+    asked = request.method == "GET" and request.path.endswith("/models")
+    return asked and "x-goog-api-key" in request.headers
 
 
 def _target(request: Request) -> tuple[str, str]:
@@ -117,6 +124,8 @@ def failure(request: Request, failure: Failure) -> Response:
 
 def usual(request: Request) -> Response | None:
     """A vector for every text, in which texts that share words are close."""
+    if _is_models(request):
+        return Response.whole(json_bytes({"models": [{"name": "models/stub"}]}))
     _, verb = _target(request)
     if verb != "batchEmbedContents":
         return None
@@ -190,6 +199,8 @@ def check(request: Request, *, require_key: bool) -> None:
     if require_key and not request.headers.get("x-goog-api-key", "").strip():
         message = "Method doesn't allow unregistered callers: use an API key"
         raise Refusal(message, status=403)
+    if _is_models(request):
+        return
     model, verb = _target(request)
     if verb == "streamGenerateContent" and request.query.get("alt") != "sse":
         raise Refusal("without ?alt=sse the stream is a JSON array, which no client here reads")
