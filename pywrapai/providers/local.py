@@ -64,7 +64,6 @@ class LocalProvider(OpenAIProvider):
         self.base_url = _address(self._path, self.model)
         return await super().apost(path, body, timeout=timeout, stream=stream)
 
-
     def models_flow(self) -> Flow[list[str]]:
         """The file that this provider runs."""
         return BaseLLM.models_flow(self)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
 from pywrapai.core.process import after_fork_in_child
+from pywrapai.providers.lanes import Lanes
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -85,7 +88,7 @@ class Pools(Generic[C, A]):
         if known is None:
             http = import_module(self._library)
             with self._lock:
-                client = http.AsyncClient(**self._settings(http))
+                client = http.AsyncClient(**self._async_settings(http))
                 known = self._apools[loop] = Pool(client)
                 self._forget_closed_loops()
             # What a loop closes in good order before it ends are its suspended async generators
@@ -117,6 +120,13 @@ class Pools(Generic[C, A]):
             # A proxy of the environment cannot reach a model server on this machine.
             "mounts": {f"all://{host}": None for host in _LOOPBACK},
         }
+
+    def _async_settings(self, http: Any) -> dict[str, Any]:
+        settings = self._settings(http)
+        make = partial(http.AsyncHTTPTransport, verify=self._tls, limits=settings["limits"])
+        # A mount yields to the more precise ones that a proxy of the environment makes.
+        places = [*settings["mounts"], *([] if "all" in getproxies() else ["all://"])]
+        return {**settings, "mounts": dict.fromkeys(places, Lanes(make))}
 
     def _at_exit(self) -> None:
         client: Any = self._pool and self._pool.http

@@ -676,10 +676,10 @@ def test_empty_texts_to_embed_are_refused(server, client, given):
 def test_an_unknown_path_is_a_404_that_names_it(server):
     with (
         OpenAI(base_url=server.url() + "/v2/chat/completions", api_key="k", max_retries=0) as lost,
-        pytest.raises(openai.NotFoundError, match=r"no wire \(.*openai\) has POST /v2/chat.*/embed"),
+        pytest.raises(openai.NotFoundError, match=r"no wire \(.*\) has POST /v2/chat.*/embed"),
     ):
         lost.post("/embed", cast_to=object, body={})
-    with pytest.raises(ValueError, match="no wire 'smtp'; there are: openai"):
+    with pytest.raises(ValueError, match=r"no wire 'smtp'; there are: .*openai"):
         server.url("smtp")
 
 
