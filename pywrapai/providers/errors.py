@@ -15,6 +15,7 @@ from pywrapai.exceptions import (
     ContextLengthError,
     InvalidRequestError,
     ModelNotFoundError,
+    ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
     RateLimitError,
@@ -190,6 +191,30 @@ def _until(date: str | None) -> float | None:
         when = when.replace(tzinfo=UTC)
     wait = (when - datetime.now(UTC)).total_seconds()
     return wait if wait > 0 else None
+
+
+def from_connection(
+    http: Any,
+    error: Exception,
+    *,
+    where: str,
+    key: str | None = None,
+    advice: str = "Is the server running, and base_url right?",
+) -> ProviderError | None:
+    """The error for trouble on the way; None for an error of another kind.
+
+    `http` is the library that raised it: httpx or httpx2.
+    """
+    said = redacted(str(error) or type(error).__name__, key).rstrip(".")
+    if isinstance(error, http.TimeoutException):
+        return ProviderTimeoutError(
+            f"{where} sent nothing for as long as `timeout` allows: raise it, or ask a faster model"
+        )
+    if isinstance(error, (http.ConnectError, http.InvalidURL)):
+        return ProviderConnectionError(f"cannot reach {where}: {said}. {advice}")
+    if isinstance(error, http.HTTPError):
+        return ProviderConnectionError(f"the connection to {where} broke: {said}")
+    return None
 
 
 _SHORTEST_KEY = 8

@@ -22,15 +22,10 @@ from pywrapai.core.base import LLMResponse, Request
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, io
 from pywrapai.core.text import well_formed
-from pywrapai.exceptions import (
-    ProviderConnectionError,
-    ProviderError,
-    ProviderTimeoutError,
-    ServerError,
-)
+from pywrapai.exceptions import ProviderError, ServerError
 from pywrapai.providers import transport
 from pywrapai.providers.embedding import EmbeddingReply
-from pywrapai.providers.errors import from_status, redacted
+from pywrapai.providers.errors import from_connection, from_status
 from pywrapai.providers.gemini_replies import PROVIDER, StreamDecoder, from_wire
 from pywrapai.providers.gemini_requests import to_wire
 from pywrapai.providers.wire import Decoder, Reply, WireProvider
@@ -152,17 +147,7 @@ class GeminiProvider(WireProvider):
         if isinstance(error, APIError):
             headers = getattr(error.response, "headers", None)
             return from_status(error.code, error.details, headers, key=self.require_key())
-        if isinstance(error, httpx2.TimeoutException):
-            return ProviderTimeoutError(
-                f"{where} sent nothing for as long as `timeout` allows: raise it, or ask a "
-                "faster model"
-            )
-        if isinstance(error, (httpx2.TransportError, httpx2.InvalidURL)):
-            return ProviderConnectionError(
-                f"cannot reach {where}: {redacted(str(error), self.api_key)}. Is the server "
-                "running, and base_url right?"
-            )
-        return None
+        return from_connection(httpx2, error, where=where, key=self.api_key)
 
     @cached_property
     def _address(self) -> _Address:

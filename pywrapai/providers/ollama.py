@@ -22,13 +22,11 @@ from pywrapai.core.text import well_formed
 from pywrapai.exceptions import (
     ConfigurationError,
     ModelNotFoundError,
-    ProviderConnectionError,
     ProviderError,
-    ProviderTimeoutError,
 )
 from pywrapai.providers import transport
 from pywrapai.providers.embedding import EmbeddingReply
-from pywrapai.providers.errors import from_status, redacted
+from pywrapai.providers.errors import from_connection, from_status
 from pywrapai.providers.ollama_wire import StreamDecoder, from_wire, to_wire
 from pywrapai.providers.wire import Decoder, Reply, WireProvider
 
@@ -220,20 +218,13 @@ class OllamaProvider(WireProvider):
         """Connection trouble by kind; statuses are mapped where they arrive."""
         import httpx
 
-        cause = redacted(str(error) or type(error).__name__, self.api_key)
-        if isinstance(error, httpx.TimeoutException):
-            return ProviderTimeoutError(
-                f"{self.base_url} sent nothing for as long as `timeout` allows: raise it (a model "
-                "that is not loaded yet takes a while), or take a smaller model"
-            )
-        if isinstance(error, httpx.ConnectError):
-            return ProviderConnectionError(
-                f"cannot reach {self.base_url}: {cause}. Is Ollama running (ollama serve), and "
-                "base_url or OLLAMA_HOST right?"
-            )
-        if isinstance(error, httpx.HTTPError):
-            return ProviderConnectionError(f"the connection to {self.base_url} broke: {cause}")
-        return None
+        return from_connection(
+            httpx,
+            error,
+            where=str(self.base_url),
+            key=self.api_key,
+            advice="Is Ollama running (ollama serve), and base_url or OLLAMA_HOST right?",
+        )
 
 
 def _json_bytes(body: Any) -> bytes:

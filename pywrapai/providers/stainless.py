@@ -11,14 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pywrapai.core.extras import needs
-from pywrapai.exceptions import (
-    ProviderConnectionError,
-    ProviderError,
-    ProviderTimeoutError,
-    ServerError,
-)
+from pywrapai.exceptions import ProviderConnectionError, ProviderError, ServerError
 from pywrapai.providers import transport
-from pywrapai.providers.errors import from_status, redacted
+from pywrapai.providers.errors import from_connection, from_status, redacted
 from pywrapai.providers.wire import Reply, WireProvider
 
 if TYPE_CHECKING:
@@ -74,19 +69,14 @@ class StainlessProvider(WireProvider):
         if isinstance(error, sdk.APIStatusError):
             headers, key = error.response.headers, self.require_key()
             return from_status(error.status_code, error.body, headers, key=key)
-        if isinstance(error, (sdk.APITimeoutError, httpx2.TimeoutException)):
-            return ProviderTimeoutError(
-                f"{where} sent nothing for as long as `timeout` allows: raise it, or ask a "
-                "faster model"
-            )
-        if isinstance(error, (sdk.APIConnectionError, httpx2.TransportError)):
-            cause = error.__cause__ or error
-            said = redacted(str(cause), self.api_key).rstrip(".")
-            if isinstance(cause, httpx2.ConnectError):
-                said = f"cannot reach {where}: {said}. Is the server running, and base_url right?"
-            else:
-                said = f"the connection to {where} broke: {said}"
-            return ProviderConnectionError(said)
+        cause = error.__cause__ if isinstance(error, sdk.APIConnectionError) else error
+        if isinstance(cause, Exception) and (
+            broken := from_connection(httpx2, cause, where=where, key=self.api_key)
+        ):
+            return broken
+        if isinstance(error, sdk.APIConnectionError):
+            said = redacted(str(cause or error), self.api_key)
+            return ProviderConnectionError(f"the connection to {where} broke: {said}")
         if isinstance(error, sdk.APIError):
             return ServerError(redacted(str(error), self.api_key))
         return None
