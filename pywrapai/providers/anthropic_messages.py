@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -26,11 +26,14 @@ _TEXT: Block = {"type": "text"}
 _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def messages_to_wire(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def messages_to_wire(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The body's `messages`. A SYSTEM message keeps its place as text of the user, in a tag.
 
     Raises InvalidRequestError for what the API has no place for, and if nothing is left to answer.
     """
+    plain = _plain_turns(messages)
+    if plain is not None:
+        return plain
     conversation = _Conversation()
     for message in messages:
         conversation.add(message)
@@ -40,6 +43,21 @@ def messages_to_wire(messages: Iterable[Message]) -> list[dict[str, Any]]:
     if role == "assistant" and blocks[-1]["type"] == "text":  # to be continued by the model
         blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
     return [_turn(role, blocks) for role, blocks in conversation.turns]
+
+
+def _plain_turns(messages: Sequence[Message]) -> list[dict[str, Any]] | None:
+    """What nearly every conversation is, user and assistant in turn, text alone; else None."""
+    turns: list[dict[str, Any]] = []
+    expected = Role.USER
+    for message in messages:
+        text = message.content
+        if message.role != expected or type(text) is not str or not text or text.isspace():
+            return None
+        if message.tool_calls or message.tool_result or message.provider_data:
+            return None
+        turns.append({"role": expected.value, "content": well_formed(text)})
+        expected = Role.ASSISTANT if expected is Role.USER else Role.USER
+    return turns if turns and expected is Role.ASSISTANT else None
 
 
 def _turn(role: str, blocks: list[Block]) -> dict[str, Any]:
