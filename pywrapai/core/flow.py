@@ -8,9 +8,12 @@ outcome comes back where the flow stands, its exceptions too, cancellation and C
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from asyncio import Task
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,20 +86,61 @@ def sleep(seconds: float) -> Flow[None]:
     yield Step(block, wait)
 
 
-def run(flow: Flow[T]) -> T:
-    """Drive a flow to its result, blocking at each step."""
+def together(flows: Sequence[Flow[T]]) -> Flow[list[T]]:
+    """The results of several flows, in their order: one after another, or at once when awaited.
+
+    When one raises, or when the caller is cancelled, the others are cancelled and have ended
+    before that reaches anybody.
+    """
+
+    def block() -> list[T]:
+        return [run(flow) for flow in flows]
+
+    async def wait() -> list[T]:
+        import asyncio
+
+        tasks = [asyncio.create_task(arun(flow)) for flow in flows]
+        try:
+            return [await task for task in await _first_failure_or_all(tasks)]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    results: list[T] = yield Step(block, wait)
+    return results
+
+
+async def _first_failure_or_all(tasks: list[Task[T]]) -> list[Task[T]]:
+    """The one that failed first, alone, or else all of them; in either case they are done."""
+    import asyncio
+
+    if tasks:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    failed = [task for task in tasks if task.done() and (task.cancelled() or task.exception())]
+    return failed[:1] or tasks
+
+
+def run(flow: StreamFlow[Any, T]) -> T:
+    """Drive a flow to its result, blocking at each step; what it emits, nobody reads."""
     drive: _Drive[T] = _Drive(flow)
-    while drive.step is not None:
-        drive.block()
+    while (step := drive.step) is not None:
+        if type(step) is Emit:
+            drive.resume(None)
+        else:
+            drive.block()
     return drive.result
 
 
-async def arun(flow: Flow[T]) -> T:
-    """Drive a flow to its result, awaiting each step."""
+async def arun(flow: StreamFlow[Any, T]) -> T:
+    """Drive a flow to its result, awaiting each step; what it emits, nobody reads."""
     drive: _Drive[T] = _Drive(flow)
     try:
-        while drive.step is not None:
-            await drive.wait()
+        while (step := drive.step) is not None:
+            if type(step) is Emit:
+                drive.resume(None)
+            else:
+                await drive.wait()
     finally:
         drive.abandon()
     return drive.result

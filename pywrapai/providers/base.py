@@ -30,6 +30,9 @@ class BaseLLM(ABC):
     """What responses and records call this provider."""
     model: str = ""
     default_model: ClassVar[str] = ""
+    api_key: str | None = None
+    base_url: str | None = None
+    timeout: float = 60.0
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from pywrapai.core.flow import (
     run,
     sleep,
     stream,
+    together,
 )
 
 
@@ -216,3 +217,73 @@ async def test_blocking_io_does_not_hold_up_the_loop():
 async def test_sleep_waits_in_both_worlds():
     run(sleep(0))
     await arun(sleep(0))
+
+
+def meeting(barrier: asyncio.Barrier, name: str) -> Flow[str]:
+    """A flow that ends only once the others have begun: alone it would wait for ever."""
+
+    async def wait() -> str:
+        await barrier.wait()
+        return name
+
+    result: str = yield Step(lambda: name, wait)
+    return result
+
+
+async def test_flows_together_run_at_once_and_their_results_keep_their_order():
+    barrier, names = asyncio.Barrier(3), ["a", "b", "c"]
+
+    found = await arun(together([meeting(barrier, name) for name in names]))
+
+    assert found == names
+    assert run(together([meeting(barrier, name) for name in names])) == names
+    assert await arun(together([])) == run(together([])) == []
+
+
+async def test_when_one_of_several_raises_the_others_have_ended_first():
+    ended: list[str] = []
+
+    async def for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("other")
+
+    def waiting() -> Flow[None]:
+        yield Step(lambda: None, for_ever)
+
+    with pytest.raises(LookupError):
+        await arun(together([waiting(), io(fail, afail)]))
+    assert ended == ["other"]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_cancelling_the_caller_ends_all_of_them():
+    ended: list[str] = []
+    started = asyncio.Event()
+
+    async def for_ever() -> None:
+        try:
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            ended.append("x")
+
+    def waiting() -> Flow[None]:
+        yield Step(lambda: None, for_ever)
+
+    task = asyncio.create_task(arun(together([waiting(), waiting()])))
+    await started.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["x", "x"]
+
+
+async def test_what_a_flow_emits_is_passed_over_when_only_its_result_is_wanted():
+    log: list[str] = []
+
+    assert run(counting(log)) == await arun(counting(log)) == "end"
