@@ -18,6 +18,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_prices.py --check
+	$(BIN)/python scripts/provider_table.py --check
 
 check: lint test
 

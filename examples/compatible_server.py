@@ -13,7 +13,7 @@ import os
 import sys
 
 from pywrapai import LLM, ProviderError, load_user_pricing
-from pywrapai.testing.server import StubServer
+from pywrapai.testing import StubServer
 from pywrapai.testing.wires import Request
 
 

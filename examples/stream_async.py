@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 
 from pywrapai import LLM
-from pywrapai.testing.server import StubServer
+from pywrapai.testing import StubServer
 from pywrapai.testing.wires import Reply, Request, text
 
 QUESTIONS = {

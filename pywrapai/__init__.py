@@ -36,7 +36,7 @@ from pywrapai.exceptions import (
     StructuredOutputError,
 )
 from pywrapai.llm import LLM
-from pywrapai.providers import BaseLLM, register_provider
+from pywrapai.providers import BaseLLM, Compatible, register_provider
 from pywrapai.tokens import (
     CallRecord,
     PricingError,
@@ -56,6 +56,7 @@ __all__ = [
     "BaseCache",
     "BaseLLM",
     "CallRecord",
+    "Compatible",
     "ConfigurationError",
     "ContentFilterError",
     "ContextLengthError",

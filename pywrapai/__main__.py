@@ -68,9 +68,10 @@ def embed(arguments: argparse.Namespace) -> int:
     texts = sys.stdin.read().splitlines() if arguments.texts == ["-"] else arguments.texts
     for vector in embedder.embed(texts):
         print(json.dumps(vector))
+    tokens = embedder.tokens
+    cost = "price unknown" if tokens.unpriced_calls else f"${tokens.total_cost:.6f}"
     print(
-        f"[{embedder.provider}/{embedder.model}: {embedder.tokens.total_tokens} tokens, "
-        f"${embedder.tokens.total_cost:.6f}]",
+        f"[{embedder.provider}/{embedder.model}: {tokens.total_tokens} tokens, {cost}]",
         file=sys.stderr,
     )
     return 0

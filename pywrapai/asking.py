@@ -16,7 +16,7 @@ from pywrapai.cache.flight import SingleFlight, waiting
 from pywrapai.cache.key import request_key
 from pywrapai.cache.store import BaseCache
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
-from pywrapai.core.flow import Emit, Flow, Step, StreamFlow, blocking
+from pywrapai.core.flow import Flow, Step, StreamFlow, blocking
 from pywrapai.core.retry import RetryPolicy, attempts
 from pywrapai.core.stream import StreamRecord
 from pywrapai.exceptions import (
@@ -153,7 +153,7 @@ class Asking:
         raise AssertionError("unreachable: the last source answers or raises")
 
     def stream(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
-        """An answer's events as they come, and the whole response last."""
+        """An answer's events as they come; the whole response is in the record at the end."""
         failures: list[PyWrapAIError] = []
         for source in self.sources:
             try:
@@ -166,8 +166,6 @@ class Asking:
                     _note(error, failures)
                     raise
                 failures.append(error)
-        if record.response is not None:
-            yield Emit(record.response)
 
     def _streamed(
         self, source: Source, request: Request, record: StreamRecord

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pywrapai.core import flow
 from pywrapai.core.flow import Flow
 from pywrapai.core.progress import progress
-from pywrapai.core.retry import RetryPolicy, attempts
+from pywrapai.core.retry import RetryPolicy, attempts, seconds
 from pywrapai.core.text import well_formed
 from pywrapai.core.vectors import checked, numpy_for_arrays, shortened, to_lists
 from pywrapai.exceptions import ProviderError, ServerError
@@ -65,8 +65,7 @@ class Embedder:
         max_retries: int = 2,
         show_progress: bool = False,
     ) -> None:
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-            raise ValueError(f"timeout is in seconds and must be above 0, not {timeout!r}")
+        self._timeout = timeout = seconds(timeout)
         self._dimensions = None if dimensions is None else _at_least_1("dimensions", dimensions)
         self._retry = RetryPolicy(max_retries)
         if isinstance(provider, str):
@@ -74,7 +73,6 @@ class Embedder:
         else:
             self._provider = _given(provider, model, api_key, base_url)
         self._batch_size = min(_at_least_1("batch_size", batch_size), self._provider.max_texts)
-        self._timeout = timeout
         self._track_tokens = track_tokens
         self._show_progress = show_progress
         self._tokens = TokenTracker()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
@@ -10,9 +10,9 @@ from pywrapai.asking import Asking, Source, merged
 from pywrapai.cache import BaseCache, ResponseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Request, Role, StreamEvent
-from pywrapai.core.flow import Flow, StreamFlow
+from pywrapai.core.flow import Emit, Flow, StreamFlow
 from pywrapai.core.messages import MessageInput, system_text, to_messages
-from pywrapai.core.retry import RetryPolicy
+from pywrapai.core.retry import RetryPolicy, seconds
 from pywrapai.core.stream import (
     AsyncEventStream,
     AsyncTextStream,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=BaseModel)
 
+DEFAULT_TIMEOUT_S = 60.0
 _OF_THE_LLM = frozenset(
     {"provider", "model", "api_key", "base_url", "system_prompt", "max_retries", "fallbacks"}
 )
@@ -65,14 +66,14 @@ class LLM:
         system_prompt: str | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        timeout: float = 60.0,
+        timeout: float = DEFAULT_TIMEOUT_S,
         max_retries: int = 2,
         cache: bool | BaseCache = False,
         fallbacks: Sequence[LLM] = (),
         tracker: TokenTracker | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        timeout = _positive(timeout)
+        timeout = seconds(timeout)
         if isinstance(provider, str):
             provider = provider_class(provider)(
                 model=model, api_key=api_key, base_url=base_url, timeout=timeout
@@ -82,9 +83,10 @@ class LLM:
                 "model, api_key and base_url belong to the provider, and this one is made already: "
                 f"give them to {type(provider).__name__}(...)"
             )
+        # A provider that was made already has a time-out of its own, unless another is asked for.
+        self._timeout = None if timeout == DEFAULT_TIMEOUT_S else timeout
         given = {"temperature": temperature, "max_tokens": max_tokens}
         settings = {**(options or {}), **{k: v for k, v in given.items() if v is not None}}
-        self.system_prompt = system_prompt
         self._system = (Message(Role.SYSTEM, system_prompt),) if system_prompt else ()
         self._source = Source(provider, RetryPolicy(max_retries), settings)
         others = [source for llm in fallbacks for source in llm._asking.sources]
@@ -101,6 +103,11 @@ class LLM:
     def model(self) -> str:
         """The model's name, as the provider knows it."""
         return self._source.provider.model
+
+    @property
+    def system_prompt(self) -> str | None:
+        """What goes first, unless the messages bring a SYSTEM message of their own."""
+        return self._system[0].text if self._system else None
 
     @property
     def tokens(self) -> TokenTracker:
@@ -173,7 +180,7 @@ class LLM:
         """
         request = self.request(messages, tools, tool_choice, **overrides)
         record = StreamRecord()
-        return EventStream(flow.stream(self.stream_flow(request, record)), record)
+        return EventStream(flow.stream(self._events(request, record)), record)
 
     def astream_events(
         self,
@@ -185,7 +192,7 @@ class LLM:
         """`stream_events`, for `async for`."""
         request = self.request(messages, tools, tool_choice, **overrides)
         record = StreamRecord()
-        return AsyncEventStream(flow.astream(self.stream_flow(request, record)), record)
+        return AsyncEventStream(flow.astream(self._events(request, record)), record)
 
     @overload
     def chat_structured(
@@ -218,8 +225,7 @@ class LLM:
             StructuredOutputError: the last answer does not fit either; with `raw` and `errors`.
             TypeError, ValueError: for a schema that is none.
         """
-        shape = shape_of(schema)
-        request = self.request(messages, **overrides)
+        request, shape = self._structured_request(messages, schema, overrides)
         return flow.run(self.structured_flow(request, shape, max_attempts))[0]
 
     @overload
@@ -241,17 +247,23 @@ class LLM:
         self, messages: MessageInput, schema: Any, *, max_attempts: int = 2, **overrides: Any
     ) -> Any:
         """`chat_structured`, awaited."""
-        shape = shape_of(schema)
-        request = self.request(messages, **overrides)
+        request, shape = self._structured_request(messages, schema, overrides)
         return (await flow.arun(self.structured_flow(request, shape, max_attempts)))[0]
+
+    def _structured_request(
+        self, messages: MessageInput, schema: Any, overrides: dict[str, Any]
+    ) -> tuple[Request, Shape]:
+        if overrides.get("tools") or overrides.get("tool_choice"):
+            raise ValueError("chat_structured takes no tools: use chat(tools=...), then ask for it")
+        return self.request(messages, **overrides), shape_of(schema)
 
     def models(self) -> list[str]:
         """The names of the models that the provider offers, sorted."""
-        return flow.run(self._source.provider.models_flow())
+        return flow.run(self._source.attempts(self._source.provider.models_flow))
 
     async def amodels(self) -> list[str]:
         """`models`, awaited."""
-        return await flow.arun(self._source.provider.models_flow())
+        return await flow.arun(self._source.attempts(self._source.provider.models_flow))
 
     def close(self) -> None:
         """Give back connections. The LLM may be used again and then opens new ones."""
@@ -290,7 +302,7 @@ class LLM:
         _check_tools(tools, tool_choice)
         if misplaced := _OF_THE_LLM & overrides.keys():
             raise TypeError(f"{', '.join(sorted(misplaced))} belongs to LLM(...), not to one call")
-        timeout = _positive(overrides.pop("timeout")) if "timeout" in overrides else None
+        timeout = seconds(overrides.pop("timeout")) if "timeout" in overrides else self._timeout
         own = self._source.settings
         return Request(
             self.model,
@@ -307,8 +319,16 @@ class LLM:
         return self._asking.chat(request)
 
     def stream_flow(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
-        """`stream_events` as a flow, for a layer above that adds to it."""
+        """A stream as a flow, for a layer above that adds to it: the deltas and the tool calls.
+
+        The whole response is in the record at the end.
+        """
         return self._asking.stream(request, record)
+
+    def _events(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
+        yield from self.stream_flow(request, record)
+        if record.response is not None:
+            yield Emit(record.response)
 
     def structured_flow(
         self, request: Request, shape: Shape, max_attempts: int
@@ -346,23 +366,29 @@ def refuse_tools(overrides: dict[str, Any]) -> None:
         )
 
 
-def _check_tools(tools: Iterable[Mapping[str, Any]] | None, tool_choice: str | None) -> None:
+def _check_tools(tools: Sequence[Mapping[str, Any]] | None, tool_choice: str | None) -> None:
+    for tool in tools or ():
+        _check_tool(tool)
     if tool_choice is None:
         return
     if not tools:
         raise ValueError(f"tool_choice={tool_choice!r} needs tools=[...] to choose from")
-    names = [tool.get("name") for tool in tools]
+    names = [tool["name"] for tool in tools]
     if tool_choice not in ("auto", "required", "none", *names):
         raise ValueError(
             f"tool_choice={tool_choice!r} is neither 'auto', 'required', 'none' nor one of the "
-            f"tools: {', '.join(map(str, names))}"
+            f"tools: {', '.join(names)}"
         )
 
 
-def _positive(timeout: Any) -> float:
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
-        raise ValueError(f"timeout is in seconds and must be above 0, not {timeout!r}")
-    return float(timeout)
+def _check_tool(tool: Any) -> None:
+    parameters = tool.get("parameters") if isinstance(tool, Mapping) else None
+    named = isinstance(tool, Mapping) and isinstance(tool.get("name"), str) and tool["name"]
+    if not named or not isinstance(parameters, (Mapping, type(None))):
+        raise ValueError(
+            'a tool is {"name": ..., "description": ..., "parameters": a JSON Schema}, '
+            f"not {tool!r:.80}"
+        )
 
 
 def _cache(cache: bool | BaseCache) -> BaseCache | None:

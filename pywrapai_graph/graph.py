@@ -7,9 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
+from pywrapai.cache import BaseCache
 from pywrapai.core.base import LLMResponse, Message
 from pywrapai.core.messages import MessageInput
-from pywrapai.core.stream import AsyncTextStream, TextStream
+from pywrapai.core.stream import AsyncEventStream, AsyncTextStream, EventStream, TextStream
 from pywrapai.llm import LLM
 from pywrapai.tokens import TokenTracker
 from pywrapai_graph.assembly import Assembly, assemble
@@ -54,6 +55,11 @@ class GraphLLM:
     def tokens(self) -> TokenTracker:
         """The LLM's tracker."""
         return self.llm.tokens
+
+    @property
+    def cache(self) -> BaseCache | None:
+        """The LLM's cache, if it has one."""
+        return self.llm.cache
 
     @property
     def model(self) -> str:
@@ -125,6 +131,56 @@ class GraphLLM:
     ) -> AsyncTextStream:
         """`stream`, for `async for`."""
         return self.llm.astream(self.assemble(input, history, rag).messages, **overrides)
+
+    def stream_events(
+        self,
+        input: MessageInput,
+        history: Sequence[Message] | None = None,
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        rag: bool = True,
+        **overrides: Any,
+    ) -> EventStream:
+        """Assemble and stream everything in the answer, as `LLM.stream_events` does."""
+        messages = self.assemble(input, history, rag).messages
+        return self.llm.stream_events(messages, tools, tool_choice, **overrides)
+
+    def astream_events(
+        self,
+        input: MessageInput,
+        history: Sequence[Message] | None = None,
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        rag: bool = True,
+        **overrides: Any,
+    ) -> AsyncEventStream:
+        """`stream_events`, for `async for`."""
+        messages = self.assemble(input, history, rag).messages
+        return self.llm.astream_events(messages, tools, tool_choice, **overrides)
+
+    def chat_structured(
+        self,
+        input: MessageInput,
+        schema: Any,
+        history: Sequence[Message] | None = None,
+        rag: bool = True,
+        **overrides: Any,
+    ) -> Any:
+        """Assemble and ask for an answer that fits a schema, as `LLM.chat_structured` does."""
+        messages = self.assemble(input, history, rag).messages
+        return self.llm.chat_structured(messages, schema, **overrides)
+
+    async def achat_structured(
+        self,
+        input: MessageInput,
+        schema: Any,
+        history: Sequence[Message] | None = None,
+        rag: bool = True,
+        **overrides: Any,
+    ) -> Any:
+        """`chat_structured`, awaited."""
+        messages = self.assemble(input, history, rag).messages
+        return await self.llm.achat_structured(messages, schema, **overrides)
 
     def __repr__(self) -> str:
         return f"GraphLLM({self.llm!r})"

@@ -55,9 +55,7 @@ REASONED: dict[str, Any] = {
         ]
     },
     "gemini": {
-        "candidates": [
-            {"content": {"parts": [{"text": "Hm.", "thought": True}, {"text": "Yes."}]}}
-        ]
+        "candidates": [{"content": {"parts": [{"text": "Hm.", "thought": True}, {"text": "Yes."}]}}]
     },
     "ollama": {"message": {"content": "Yes.", "thinking": "Hm."}, "done": True},
 }
@@ -178,18 +176,22 @@ def models(provider: WireProvider) -> str:
 
 
 def embeddings() -> list[Sequence[str]]:
-    """Who turns texts into vectors."""
+    """Who turns texts into vectors without being told with which model."""
     known = extras()
-    rows = []
-    for name in (*EMBEDDERS, *(name for name in PROVIDERS if name not in EMBEDDERS)):
-        try:
-            cls = embedder_class(name)
-        except ValueError:
-            continue
-        model = code(cls.default_embedding_model) or "give `model=`"
-        extra = code(extra_of(name, cls, known, suffix="-embeddings"))
-        rows.append((code(name), extra, model, f"{cls.max_texts:,}"))
-    return rows
+    classes: dict[str, Any] = {
+        **{name: embedder_class(name) for name in EMBEDDERS},
+        **{name: provider_class(name) for name in PROVIDERS if name not in EMBEDDERS},
+    }
+    return [
+        (
+            code(name),
+            code(extra_of(name, cls, known, suffix="-embeddings")),
+            code(cls.default_embedding_model),
+            f"{cls.max_texts:,}",
+        )
+        for name, cls in classes.items()
+        if getattr(cls, "default_embedding_model", "")
+    ]
 
 
 def code(text: str | None) -> str:
@@ -199,8 +201,8 @@ def code(text: str | None) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |".replace("| --- ", "|---") for line in lines)
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(head)}", *lines[1:]])
 
 
 def render() -> str:
@@ -218,7 +220,7 @@ def render() -> str:
             "### Who embeds",
             table(embedders, embeddings()),
         )
-    ).replace("---|\n", "---|\n")
+    )
 
 
 def page_with(tables: str, page: str) -> str:

@@ -6,6 +6,7 @@ import ast
 import importlib
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -17,7 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from pywrapai import exceptions
+from pywrapai.testing import StubServer
 from pywrapai.tokens import pricing
+from tests.engine.test_faults import FAULTS
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pywrapai", "pywrapai_graph", "pywrapai_monitor")
@@ -92,6 +95,9 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(
 
     printed = {line: printer.lines.get(line, "").strip() for line in promised}
     assert printed == promised
+    for name in [name for name in namespace if name.startswith("test_")]:
+        with StubServer() as server:  # what the fixture of the tests that are shown gives them
+            namespace[name](pywrapai_server=server)
 
 
 def promises(code: str) -> Iterator[tuple[int, str]]:
@@ -102,21 +108,26 @@ def promises(code: str) -> Iterator[tuple[int, str]]:
             case ast.Call(func=ast.Name(id="print"), lineno=line, end_lineno=int(end)):
                 behind = lines[end][node.end_col_offset or 0 :]
                 if said := re.fullmatch(r"  # -> (.+)", behind) or (
-                    not behind and re.fullmatch(r"# -> (.+)", lines[end + 1])
+                    not behind and re.fullmatch(r" *# -> (.+)", lines[end + 1])
                 ):
                     yield line, said[1]
 
 
 def test_an_arrow_behind_a_print_is_a_promise():
-    code = "print(1)  # -> 1\nprint(\n    2,\n)\n# -> two\nprint(3)  # no\nx = 4  # -> 4"
+    code = (
+        "print(1)  # -> 1\nprint(\n    2,\n)\n# -> two\nprint(3)  # no\nx = 4  # -> 4\n"
+        "if x:\n    print(x)\n    # -> 4"
+    )
 
-    assert dict(promises(code)) == {1: "1", 2: "two"}
+    assert dict(promises(code)) == {1: "1", 2: "two", 9: "4"}
 
 
 def test_every_page_that_teaches_a_layer_has_python_to_run():
     taught = {name_of(page) for page in with_blocks("python")}
 
-    assert {f"docs/{name}.md" for name in ("engine", "graph", "monitor", "testing")} < taught
+    layers = {"engine", "graph", "monitor", "testing"}
+    topics = {"providers", "tools", "structured-output", "tokens-and-cost", "embeddings"}
+    assert {f"docs/{name}.md" for name in layers | topics} < taught
     assert "README.md" in taught
 
 
@@ -225,7 +236,7 @@ def test_a_command_that_is_shown_exists(page: Path, command: list[str], capsys):
 # What is described is what there is
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "pywrapai.testing"])
 def test_every_exported_name_is_in_the_docs(package: str):
     exported = importlib.import_module(package).__all__
 
@@ -238,6 +249,52 @@ def test_every_error_has_its_row():
 
     assert len(tree) > 10
     assert [name for name in tree if f"\n| `{name}` |" not in page] == []
+
+
+def test_the_tables_of_providers_are_what_the_code_says():
+    checked = subprocess.run(
+        [sys.executable, str(ROOT / "scripts/provider_table.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_stale_tables_of_providers_are_found_and_written_anew(tmp_path: Path, capsys):
+    main = runpy.run_path(str(ROOT / "scripts/provider_table.py"))["main"]
+    page = (ROOT / "docs/providers.md").read_text(encoding="utf-8")
+    copy = main.__globals__["TARGET"] = tmp_path / "providers.md"
+    copy.write_text(page.replace("| `gpt-4o-mini` | known |", "| `gpt-3` | known |"), "utf-8")
+
+    assert main(["--check"]) == 1
+    assert "-| `openai` | `openai` | `OPENAI_API_KEY` |" in capsys.readouterr().out
+    assert main([]) == 0
+    assert copy.read_text(encoding="utf-8") == page
+    assert main(["--check"]) == 0
+
+
+def test_every_provider_has_a_section_or_is_a_row_of_compatible_servers():
+    from pywrapai.providers import PROVIDERS, Compatible
+
+    page = (ROOT / "docs/providers.md").read_text(encoding="utf-8")
+    headings = anchors(ROOT / "docs/providers.md")
+    named = {name.replace("-", "") for name in headings} | {"local"}
+
+    for name, provider in PROVIDERS.items():
+        assert f"\n| `{name}` |" in page
+        if isinstance(provider, Compatible):
+            assert name in page.partition("## Compatible servers")[2]
+        else:
+            assert name in named
+
+
+def test_the_table_of_faults_is_that_of_the_tests():
+    page = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
+
+    assert rows == [fault.row for fault in FAULTS]
 
 
 def test_every_route_has_its_row():
@@ -272,7 +329,7 @@ def test_the_messages_that_are_explained_are_those_of_the_code():
 
     assert len(shown) > 20
     for message in shown:
-        for fragment in re.split(r"…|; |\(HTTP \d+, ", message):
+        for fragment in re.split(r"…|; |\. |\(HTTP \d+, ", message):
             assert fragment.strip() in said, message
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import os
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
@@ -12,25 +12,23 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Flights by key. Threads and tasks, of any event loop, may share one."""
+    """Flights by key. Threads and tasks, of any event loop, may share one.
+
+    A forked child has none of its parent's flights: the threads that fly them are not in it.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._flights: dict[str, Future[T | None]] = {}
+        self._flights: dict[tuple[int, str], Future[T | None]] = {}
 
     def board(self, key: str) -> Future[T | None] | None:
         """None for the first, who must `land`; for the others the flight to wait for."""
-        with self._lock:
-            flight = self._flights.get(key)
-            if flight is None:
-                self._flights[key] = Future()
-            return flight
+        own: Future[T | None] = Future()
+        flight = self._flights.setdefault((os.getpid(), key), own)  # one step for all threads
+        return None if flight is own else flight
 
     def land(self, key: str, result: T | None) -> None:
         """Give the waiting ones what was got; None if nothing was, and each tries for himself."""
-        with self._lock:
-            flight = self._flights.pop(key)
-        flight.set_result(result)
+        self._flights.pop((os.getpid(), key)).set_result(result)
 
 
 def waiting(flight: Future[T | None]) -> Flow[T | None]:

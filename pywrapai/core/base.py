@@ -229,6 +229,8 @@ class StreamEnd:
     finish_reason: FinishReason = "stop"
     model: str = ""
     request_id: str | None = None
+    cost_usd: float = 0.0
+    """What it cost, where the provider itself knows; else the price table says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait first."""
+"""When to try again, and how long to wait: before it, and for an answer."""
 
 from __future__ import annotations
 
@@ -38,10 +38,21 @@ class RetryPolicy:
 
         if not error.retryable or attempt > self.max_retries:
             return None
-        if error.retry_after is not None:
+        if error.retry_after:  # 0 is no wish: without a wait the next request is refused as well
             return error.retry_after if error.retry_after <= self.max_retry_after else None
         ceiling = min(self.max_wait, self.first_wait * 2.0 ** min(attempt - 1, 32))
         return ceiling * random.uniform(0.5, 1.0)
+
+
+_FOREVER = 2_000_000.0
+"""Seconds, 23 days: systems count a wait in milliseconds, and not much further than that."""
+
+
+def seconds(timeout: Any) -> float:
+    """A time-out as it was given, checked. ValueError for one that is no positive number."""
+    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
+        raise ValueError(f"timeout is in seconds and must be above 0, not {timeout!r}")
+    return float(min(timeout, _FOREVER))
 
 
 def attempts(
@@ -53,10 +64,23 @@ def attempts(
     """The attempt's result, tried again by the policy; not so once it has `begun` to give it."""
     for number in count(1):
         try:
-            return (yield from attempt())
+            return (yield from _ungrouped(attempt()))
         except ProviderError as error:
             wait = policy.delay(number, error)
             if wait is None or begun():
                 raise
         yield from flow.sleep(wait)
     raise AssertionError("unreachable: count() has no end")
+
+
+def _ungrouped(attempt: Generator[Y, Any, T]) -> Generator[Y, Any, T]:
+    """The attempt; an error that a task group of the provider wrapped leaves it unwrapped."""
+    try:
+        return (yield from attempt)
+    except ExceptionGroup as group:
+        error: Exception = group
+        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if not isinstance(error, ProviderError):
+            raise
+        raise error from error.__cause__

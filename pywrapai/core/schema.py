@@ -108,7 +108,7 @@ class _Inliner:
         return copy
 
     def _referred(self, schema: Schema, path: tuple[str, ...]) -> Any:
-        reference = schema["$ref"]
+        reference = str(schema["$ref"])
         beside = {k: v for k, v in schema.items() if k not in ("$ref", *_DEFINITIONS)}
         if path.count(reference) >= self._max_depth:
             return {"type": "object", **beside}

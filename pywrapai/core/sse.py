@@ -1,27 +1,42 @@
-"""Server-sent events, from bytes as they arrive to whole payloads."""
+"""Streams of lines and of server-sent events, from bytes as they arrive to whole payloads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 
+class Lines:
+    """Cuts bytes at line ends, and nowhere else, so no character is ever split."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []  # joined once: a line may be megabytes in a thousand pieces
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that `chunk` completes, without their ends."""
+        first, *lines = chunk.split(b"\n")
+        self._begun.append(first)
+        if not lines:
+            return lines
+        whole = b"".join(self._begun)
+        self._begun = [lines.pop()]
+        return [whole, *lines]
+
+
 class SSEDecoder:
     """Splits an event stream into the payloads of its `data:` lines.
 
-    Only bytes are cut here, and only at line ends, so no character is ever split. Event names,
-    ids and comments are skipped: the payloads of all wires that we speak name their own type.
+    Event names, ids and comments are skipped: the payloads of all wires that we speak name their
+    own type.
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._lines = Lines()
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The payloads that `chunk` completes."""
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
         data = self._data
-        for line in lines:
+        for line in self._lines.feed(chunk):
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
             elif data and line in (b"", b"\r"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 from pywrapai.core.base import ToolCall
 
@@ -20,13 +21,23 @@ def parse_arguments(arguments: Any) -> tuple[dict[str, Any], str | None]:
     """A tool call's arguments as a dict; when they are no JSON object, `{}` and the raw text."""
     if arguments is None or arguments == "":
         return {}, None
-    if isinstance(arguments, dict):
-        return arguments, None
+    text = arguments
+    if not isinstance(arguments, str):
+        text = json.dumps(arguments, ensure_ascii=False)
     try:
-        parsed = json.loads(arguments, strict=False)
-    except (TypeError, ValueError):
+        parsed = json.loads(text, strict=False, parse_constant=_no_number, parse_float=_finite)
+    except (ValueError, RecursionError):
         parsed = None
-    return (parsed, None) if isinstance(parsed, dict) else ({}, str(arguments))
+    return (parsed, None) if isinstance(parsed, dict) else ({}, text)
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON: it could not be sent back")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _no_number(number)
 
 
 def with_unique_ids(calls: Iterable[ToolCall]) -> list[ToolCall]:

@@ -20,7 +20,9 @@ PROVIDERS: dict[str, str | type[BaseLLM] | Compatible] = {
     "local": "pywrapai.providers.local:LocalProvider",
     "lmstudio": "pywrapai.providers.lmstudio:LMStudioProvider",
     "ollama": "pywrapai.providers.ollama:OllamaProvider",
-    "deepseek": Compatible("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-flash"),
+    "deepseek": Compatible(
+        "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-flash", holds_schema=False
+    ),
     "groq": Compatible("https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-20b"),
     "mistral": Compatible("https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-small-latest"),
     "openrouter": Compatible(

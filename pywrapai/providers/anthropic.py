@@ -10,12 +10,12 @@ Source: https://docs.anthropic.com/en/api/messages. What has no place of its own
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, ClassVar
 
+from pywrapai.core import received
 from pywrapai.core.base import (
     FinishReason,
     LLMResponse,
@@ -36,6 +36,7 @@ from pywrapai.providers.anthropic_schema import answer_format, tool_input
 from pywrapai.providers.errors import from_event
 from pywrapai.providers.stainless import StainlessProvider
 from pywrapai.providers.wire import Decoder
+from pywrapai.tokens.pricing import token_count
 
 DEFAULT_MAX_TOKENS = 4096
 """Sent where the caller gives none, for the API wants one; every Claude model can write as much."""
@@ -132,9 +133,9 @@ def _response(body: dict[str, Any]) -> LLMResponse:
         _joined(blocks, "text"),
         calls or None,
         usage_from_wire(body.get("usage")),
-        body.get("model") or "",
+        received.name(body.get("model")) or "",
         finish_reason=_finish(body.get("stop_reason"), bool(calls)),
-        request_id=body.get("id"),
+        request_id=received.name(body.get("id")),
         thinking=_joined(blocks, "thinking") or None,
         provider_data=None if calls else to_keep(blocks),
         raw=body,
@@ -142,7 +143,7 @@ def _response(body: dict[str, Any]) -> LLMResponse:
 
 
 def _joined(blocks: list[Block], kind: str) -> str:
-    return "".join(block.get(kind) or "" for block in blocks if block["type"] == kind)
+    return "".join(received.text(block.get(kind)) for block in blocks if block["type"] == kind)
 
 
 def _calls(blocks: list[Block]) -> list[ToolCall]:
@@ -160,7 +161,7 @@ def _calls(blocks: list[Block]) -> list[ToolCall]:
 
 
 def _finish(reason: Any, calls: bool) -> FinishReason:
-    return _FINISH.get(reason) or ("tool_calls" if calls else "stop")
+    return _FINISH.get(str(reason)) or ("tool_calls" if calls else "stop")
 
 
 def _unless_refused(response: LLMResponse, body: Mapping[str, Any]) -> LLMResponse:
@@ -183,15 +184,15 @@ def usage_from_wire(usage: Any) -> TokenUsage:
     """
     if not isinstance(usage, dict):
         return TokenUsage()
-    read = usage.get("cache_read_input_tokens") or 0
-    written = usage.get("cache_creation_input_tokens") or 0
-    details = usage.get("output_tokens_details") or {}
+    read = token_count(usage.get("cache_read_input_tokens"))
+    written = token_count(usage.get("cache_creation_input_tokens"))
+    details = received.fields(usage.get("output_tokens_details"))
     return TokenUsage(
-        (usage.get("input_tokens") or 0) + read + written,
-        usage.get("output_tokens") or 0,
+        token_count(usage.get("input_tokens")) + read + written,
+        token_count(usage.get("output_tokens")),
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=details.get("thinking_tokens") or 0,
+        reasoning_tokens=token_count(details.get("thinking_tokens")),
     )
 
 
@@ -201,27 +202,30 @@ _KINDS = {
     "signature_delta": "thinking",
     "input_json_delta": "tool_use",
 }
+_IN_WORDS = ("text", "thinking")
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
 class _Block:
     """A content block as it grows: how it was announced, and what has come since."""
 
-    __slots__ = ("pieces", "start")
+    __slots__ = ("kind", "pieces", "start")
 
     def __init__(self, start: Block) -> None:
         self.start = dict(start)
-        self.pieces: list[str] = []
+        self.kind = received.text(start["type"])
+        self.pieces = [received.text(start.get(self.kind))] if self.kind in _IN_WORDS else []
 
     def whole(self) -> Block:
         """The block as it would stand in a message that is not streamed."""
-        kind, more = self.start["type"], "".join(self.pieces)
-        if kind in ("text", "thinking"):
-            return {**self.start, kind: (self.start.get(kind) or "") + more}
+        more = "".join(self.pieces)
+        if self.kind in _IN_WORDS:
+            return {**self.start, self.kind: more}
         if not more:  # a call without arguments, or a block that came in one piece
             return self.start
         # a broken call is told by its raw text; what goes back as it is must be an object
-        return {**self.start, "input": more if kind == "tool_use" else parse_arguments(more)[0]}
+        called = self.kind == "tool_use"
+        return {**self.start, "input": more if called else parse_arguments(more)[0]}
 
 
 class StreamDecoder:
@@ -251,6 +255,11 @@ class StreamDecoder:
         _unless_refused(self._whole, body)
         yield from self._whole.tool_calls or ()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the end mark has come."""
+        return self._done
+
     def response(self) -> LLMResponse:
         """What has arrived, as a response."""
         return self._whole or replace(
@@ -268,17 +277,17 @@ class StreamDecoder:
     def _payload(self, payload: bytes) -> Iterator[StreamEvent]:
         if self._done:  # some gateways add OpenAI's end mark to Anthropic's
             return
-        event = json.loads(payload)
+        event = received.parsed(payload)
         match event.get("type"):
             case "content_block_delta":
-                yield from self._delta(event.get("index") or 0, event["delta"])
+                yield from self._delta(int(event.get("index") or 0), event["delta"])
             case "content_block_start":
-                yield from self._start(event.get("index") or 0, event["content_block"])
+                yield from self._start(int(event.get("index") or 0), event["content_block"])
             case "message_start":
-                self._message = event.get("message") or {}
+                self._message = dict(event.get("message") or {})
                 self._count(self._message.get("usage"))
             case "message_delta":
-                self._message |= event.get("delta") or {}
+                self._message.update(event.get("delta") or {})
                 self._count(event.get("usage"))
             case "message_stop":
                 self._done = True
@@ -286,10 +295,9 @@ class StreamDecoder:
                 raise from_event(event)
 
     def _start(self, index: int, start: Block) -> Iterator[StreamEvent]:
-        self._blocks[index] = _Block(start)
-        kind = start["type"]
-        if kind in ("text", "thinking") and (piece := start.get(kind)):
-            yield TextDelta(piece) if kind == "text" else ThinkingDelta(piece)
+        block = self._blocks[index] = _Block(start)
+        if piece := "".join(block.pieces):
+            yield TextDelta(piece) if block.kind == "text" else ThinkingDelta(piece)
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         kind = delta["type"]
@@ -299,8 +307,8 @@ class StreamDecoder:
         if block is None:
             block = self._blocks[index] = _Block({"type": _KINDS[kind]})
         if kind == "signature_delta":
-            block.start["signature"] = delta.get("signature")
-        elif piece := delta.get(_PIECES[kind]):
+            block.start["signature"] = received.text(delta.get("signature"))
+        elif piece := received.text(delta.get(_PIECES[kind])):
             block.pieces.append(piece)
             if kind == "text_delta":
                 yield TextDelta(piece)

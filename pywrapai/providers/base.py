@@ -129,7 +129,12 @@ class BaseLLM(ABC):
     def stream_flow(
         self, request: Request, record: StreamRecord
     ) -> StreamFlow[StreamEvent, LLMResponse]:
-        """How LLM streams; by default through `stream` and `astream`."""
+        """How LLM streams; by default through `stream` and `astream`.
+
+        Those give text alone, so with tools the answer is asked for whole.
+        """
+        if request.tools:
+            return (yield from self._whole(request, record))
         pieces: list[str] = []
         end: StreamEnd | None = None
         read, close = reading(
@@ -149,22 +154,34 @@ class BaseLLM(ABC):
             yield close
         return response
 
+    def _whole(
+        self, request: Request, record: StreamRecord
+    ) -> StreamFlow[StreamEvent, LLMResponse]:
+        record.response = response = yield from self.chat_flow(request)
+        if response.content:
+            yield record.emit(TextDelta(response.content))
+        for call in response.tool_calls or ():
+            yield record.emit(call)
+        return response
+
 
 def reading(
     block: Callable[[], Iterator[Any]], wait: Callable[[], AsyncIterator[Any]]
 ) -> tuple[Step, Step]:
-    """The step that reads the next item (None at the end), and the one that lets go."""
+    """The step that reads the next item (None at the end alone), and the one that lets go."""
     source: Any = None
 
     def read() -> Any:
         nonlocal source
-        source = source or block()
-        return next(source, None)
+        if source is None:
+            source = block()
+        return _next(source)
 
     async def aread() -> Any:
         nonlocal source
-        source = source or wait()
-        return await anext(source, None)
+        if source is None:
+            source = wait()
+        return await _anext(source)
 
     def close() -> None:
         if hasattr(source, "close"):
@@ -177,6 +194,20 @@ def reading(
     return Step(read, aread), Step(close, aclose)
 
 
+def _next(source: Iterator[Any]) -> Any:
+    for item in source:
+        if item is not None:
+            return item
+    return None
+
+
+async def _anext(source: AsyncIterator[Any]) -> Any:
+    async for item in source:
+        if item is not None:
+            return item
+    return None
+
+
 def _streamed(text: str, end: StreamEnd | None) -> LLMResponse:
     if end is None:
         return LLMResponse(text, finish_reason=None)
@@ -186,4 +217,5 @@ def _streamed(text: str, end: StreamEnd | None) -> LLMResponse:
         model=end.model,
         finish_reason=end.finish_reason,
         request_id=end.request_id,
+        cost_usd=end.cost_usd,
     )

@@ -17,6 +17,8 @@ class Compatible:
     """The environment variable that may hold the key; None for a server that needs no key."""
     default_model: str = ""
     """Without one, and without `model=`, the request names no model: the server takes its only."""
+    holds_schema: bool = True
+    """Whether it takes `json_schema` as a response format; else the schema is told in words."""
     default_embedding_model: str = ""
     """Without one, `Embedder` needs `model=`."""
 
@@ -32,6 +34,7 @@ def compatible_class(name: str, row: Compatible) -> type[BaseLLM]:
         "default_base_url": row.base_url,
         "key_env": (row.key_env,) if row.key_env else (),
         "default_model": row.default_model,
+        "holds_schema": row.holds_schema,
         "default_embedding_model": row.default_embedding_model,
     }
     return type("CompatibleProvider", (OpenAIProvider,), facts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pywrapai.core import received
 from pywrapai.exceptions import (
     AuthError,
     ContentFilterError,
@@ -68,9 +69,7 @@ _ADVICE: dict[type[ProviderError], str] = {
 }
 
 
-def from_status(
-    status: int, body: Any, headers: Mapping[str, str] | None = None, *, key: str | None = None
-) -> ProviderError:
+def from_status(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """The error for an HTTP reply, or for an error object inside a stream."""
     headers = headers or {}
     said, code = _message(body), _code(body)
@@ -79,7 +78,7 @@ def from_status(
     no_quota = code in _NO_QUOTA or (status == 400 and kind is RateLimitError)
     if advice := _QUOTA_ADVICE if no_quota else _ADVICE.get(kind):
         text = f"{text}; {advice}"
-    error = kind(redacted(text, key), status_code=status, request_id=_request_id(headers, body))
+    error = kind(text, status_code=status, request_id=_request_id(headers, body))
     wait = retry_after(headers)
     if (wait := _retry_delay(body) if wait is None else wait) is not None:
         error.retry_after = wait
@@ -124,7 +123,7 @@ def _retryable(
 
 def _request_id(headers: Mapping[str, str], body: Any) -> str | None:
     inside = body.get("request_id") if isinstance(body, dict) else None
-    return headers.get("x-request-id") or headers.get("request-id") or inside
+    return headers.get("x-request-id") or headers.get("request-id") or received.name(inside)
 
 
 def _message(body: Any) -> str:
@@ -198,14 +197,13 @@ def from_connection(
     error: Exception,
     *,
     where: str,
-    key: str | None = None,
     advice: str = "Is the server running, and base_url right?",
 ) -> ProviderError | None:
     """The error for trouble on the way; None for an error of another kind.
 
     `http` is the library that raised it: httpx or httpx2.
     """
-    said = redacted(str(error) or type(error).__name__, key).rstrip(".")
+    said = (str(error) or type(error).__name__).rstrip(".")
     if isinstance(error, http.TimeoutException):
         return ProviderTimeoutError(
             f"{where} sent nothing for as long as `timeout` allows: raise it, or ask a faster model"

@@ -11,7 +11,6 @@ message, 1.3 at a hundred and 18 us a chunk, all of this library included.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,14 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from pywrapai.core.base import LLMResponse, Request
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, io
-from pywrapai.core.text import well_formed
+from pywrapai.core.received import parsed
 from pywrapai.exceptions import ProviderError, ServerError
 from pywrapai.providers import transport
 from pywrapai.providers.embedding import EmbeddingReply
 from pywrapai.providers.errors import from_connection, from_status
 from pywrapai.providers.gemini_replies import PROVIDER, StreamDecoder, from_wire
 from pywrapai.providers.gemini_requests import to_wire
-from pywrapai.providers.wire import Decoder, Reply, WireProvider
+from pywrapai.providers.wire import Decoder, Reply, WireProvider, encoded
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,13 +76,13 @@ class GeminiProvider(WireProvider):
 
     def post(self, path: str, body: dict[str, Any], *, timeout: float, stream: bool) -> Reply:
         """POST as the SDK would; raises the SDK's APIError for a refusal."""
-        return self._exchange("POST", path, _encoded(body), timeout=timeout, stream=stream)
+        return self._exchange("POST", path, encoded(body), timeout=timeout, stream=stream)
 
     async def apost(
         self, path: str, body: dict[str, Any], *, timeout: float, stream: bool
     ) -> Reply:
         """`post`, awaited."""
-        return await self._aexchange("POST", path, _encoded(body), timeout=timeout, stream=stream)
+        return await self._aexchange("POST", path, encoded(body), timeout=timeout, stream=stream)
 
     def get(self, path: str, *, timeout: float) -> Reply:
         """GET as the SDK would."""
@@ -146,8 +145,8 @@ class GeminiProvider(WireProvider):
         where = self.base_url or self.name
         if isinstance(error, APIError):
             headers = getattr(error.response, "headers", None)
-            return from_status(error.code, error.details, headers, key=self.require_key())
-        return from_connection(httpx2, error, where=where, key=self.api_key)
+            return from_status(error.code, error.details, headers)
+        return from_connection(httpx2, error, where=where)
 
     @cached_property
     def _address(self) -> _Address:
@@ -184,15 +183,11 @@ def _place(base_url: str | None) -> dict[str, Any]:
     return {"base_url": root}
 
 
-def _encoded(body: dict[str, Any]) -> bytes:
-    return well_formed(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode()
-
-
 def _raise_refusal(reply: httpx2.Response) -> None:
     from google.genai.errors import APIError
 
     try:
-        body = json.loads(reply.content)
+        body = parsed(reply.content)
     except ValueError:
         body = {"message": reply.text}
     if isinstance(body, list) and len(body) == 1:  # what a stream's error may be wrapped in

@@ -6,11 +6,11 @@ on the tool call that it signs, or on the response together with the place of th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from pywrapai.core import received
 from pywrapai.core.base import (
     FinishReason,
     LLMResponse,
@@ -24,6 +24,7 @@ from pywrapai.core.sse import SSEDecoder
 from pywrapai.core.tools import tool_call, with_unique_ids
 from pywrapai.exceptions import ContentFilterError, ProviderConnectionError, ServerError
 from pywrapai.providers.errors import from_event
+from pywrapai.tokens.pricing import token_count
 
 PROVIDER = "gemini"
 
@@ -72,7 +73,7 @@ def usage_from_wire(usage: Any) -> TokenUsage:
     """
 
     def count(name: str) -> int:
-        return (usage or {}).get(name) or 0
+        return token_count((usage or {}).get(name))
 
     thoughts = count("thoughtsTokenCount")
     return TokenUsage(
@@ -93,15 +94,20 @@ class StreamDecoder:
     def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
         """Text and thinking as they come; tool calls wait for `finish`."""
         for payload in self._sse.feed(chunk):
-            yield from self._answer.add(json.loads(payload))
+            yield from self._answer.add(received.parsed(payload))
 
     def finish(self) -> Iterator[StreamEvent]:
         """The whole tool calls. A stream that was cut off raises ProviderConnectionError."""
         for payload in self._sse.flush():
-            yield from self._answer.add(json.loads(payload))
-        if self._answer.finish is None:
+            yield from self._answer.add(received.parsed(payload))
+        if not self.ended:
             raise ProviderConnectionError("the stream ended without a finish reason")
         yield from self._answer.complete()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end mark has come."""
+        return self._answer.finish is not None
 
     def response(self) -> LLMResponse:
         """What has arrived, as a response."""
@@ -129,13 +135,13 @@ class _Answer:
         """The text and the thinking in one more reply. Raises the error that it may carry."""
         if not isinstance(body, dict) or body.get("error") or not body.keys() & _KNOWN:
             raise from_event(body)
-        usage = body.get("usageMetadata") or {}
+        usage = received.fields(body.get("usageMetadata"))
         self._usage.update((key, value) for key, value in usage.items() if value is not None)
-        self._model = body.get("modelVersion") or self._model
-        self._id = body.get("responseId") or self._id
+        self._model = received.name(body.get("modelVersion")) or self._model
+        self._id = received.name(body.get("responseId")) or self._id
         for candidate in (body.get("candidates") or ())[:1]:
-            self.finish = candidate.get("finishReason") or self.finish
-            self._why = candidate.get("finishMessage") or self._why
+            self.finish = received.name(candidate.get("finishReason")) or self.finish
+            self._why = received.name(candidate.get("finishMessage")) or self._why
             for part in (candidate.get("content") or {}).get("parts") or ():
                 yield from self._part(part)
         if blocked := (body.get("promptFeedback") or {}).get("blockReason"):
@@ -190,7 +196,7 @@ class _Answer:
                 tool_call(call.get("id"), call.get("name"), call.get("args"), provider_data=kept)
             )
             return
-        text, thought = part.get("text") or "", bool(part.get("thought"))
+        text, thought = received.text(part.get("text")), bool(part.get("thought"))
         if signature:
             start = self._length
             place = {"thought": text} if thought else {"start": start, "end": start + len(text)}

@@ -177,7 +177,7 @@ def _call_to_wire(call: ToolCall) -> Part:
 
 def _result_to_wire(result: ToolResult, names: deque[str]) -> Part:
     """`names` are the functions that were called by the result's id, the first one first."""
-    name = names.popleft() if names else result.name
+    name = (names.popleft() if names else "") or result.name
     if not name:
         raise InvalidRequestError(
             f"the result {result.tool_call_id!r} answers no call among the messages: send the "

@@ -45,6 +45,7 @@ _TOLD = frozenset(
         "maxProperties",
     )
 )
+_LISTS = ("allOf", "enum", "oneOf")
 _AS_IT_IS = _KEPT - {"enum", "additionalProperties"}
 _TYPES: dict[type, str] = {
     str: "string",
@@ -83,7 +84,7 @@ def _dialect(schema: Schema) -> Schema:
     if schema.keys() <= _AS_IT_IS:
         return with_items(schema)
     for key, translate in _TRANSLATED.items():
-        if key in schema:
+        if key in schema and (key not in _LISTS or isinstance(schema[key], list)):
             schema = translate(schema)
     result = {key: value for key, value in schema.items() if key in _KEPT}
     if isinstance(result.get("additionalProperties"), bool):

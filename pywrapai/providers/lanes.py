@@ -6,7 +6,7 @@ takes among a hundred at once, that is one. Here nobody's pool has more than LAN
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from time import monotonic
 from typing import Any, Self
 
@@ -19,7 +19,25 @@ class _Lane:
     def __init__(self, transport: Any) -> None:
         self.transport = transport
         self.busy = 0
+        """How many of its connections are in use."""
         self.used_at = monotonic()
+
+
+class _Body:
+    """A reply's body. Until it is closed it is being read: a stream goes on for minutes."""
+
+    def __init__(self, body: Any, lane: _Lane) -> None:
+        self._body = body
+        self._lane: _Lane | None = lane
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._body)
+
+    async def aclose(self) -> None:
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.busy -= 1
+        await self._body.aclose()
 
 
 class Lanes:
@@ -28,9 +46,11 @@ class Lanes:
     Few requests at a time all go through the first lane, and so find its connections open.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], stream_type: type[Any] = object) -> None:
+        """`stream_type` is the library's class of all bodies; it takes no others."""
         self._make = make
         self._lanes = [_Lane(make())]
+        self._body: Any = type("Body", (_Body, stream_type), {})
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request through the first lane that has room."""
@@ -42,9 +62,12 @@ class Lanes:
         lane.used_at = now = monotonic()
         try:
             await self._close_idle(now)
-            return await lane.transport.handle_async_request(request)
-        finally:
+            reply = await lane.transport.handle_async_request(request)
+        except BaseException:
             lane.busy -= 1
+            raise
+        reply.stream = self._body(reply.stream, lane)
+        return reply
 
     async def _close_idle(self, now: float) -> None:
         last = self._lanes[-1]

@@ -6,7 +6,6 @@ ignores `num_ctx` and cuts a long prompt in silence.
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,8 @@ from urllib.parse import urlsplit
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, StreamFlow, io
+from pywrapai.core.received import parsed
 from pywrapai.core.stream import StreamRecord
-from pywrapai.core.text import well_formed
 from pywrapai.exceptions import (
     ConfigurationError,
     ModelNotFoundError,
@@ -28,7 +27,7 @@ from pywrapai.providers import transport
 from pywrapai.providers.embedding import EmbeddingReply
 from pywrapai.providers.errors import from_connection, from_status
 from pywrapai.providers.ollama_wire import StreamDecoder, from_wire, to_wire
-from pywrapai.providers.wire import Decoder, Reply, WireProvider
+from pywrapai.providers.wire import Decoder, Reply, WireProvider, encoded
 
 if TYPE_CHECKING:
     import httpx
@@ -88,9 +87,6 @@ class OllamaProvider(WireProvider):
         timeout: float = 60.0,
     ) -> None:
         super().__init__(model, api_key=api_key, base_url=server_url(base_url), timeout=timeout)
-        self._headers = {"content-type": "application/json"}
-        if api_key:
-            self._headers["authorization"] = f"Bearer {api_key}"
         self._warned = False
 
     def path(self, request: Request, *, stream: bool) -> str:
@@ -196,20 +192,24 @@ class OllamaProvider(WireProvider):
         body: Any,
         timeout: float,
     ) -> httpx.Request:
-        content = None if body is None else _json_bytes(body)
+        content = None if body is None else encoded(body)
         url = f"{self.base_url}{path}"
         return http.build_request(
-            method, url, content=content, headers=self._headers, timeout=timeout
+            method, url, content=content, headers=self._headers(), timeout=timeout
         )
+
+    def _headers(self) -> dict[str, str]:
+        key = {"authorization": f"Bearer {self.require_key()}"} if self.api_key else {}
+        return {"content-type": "application/json", **key}
 
     def _refused(self, reply: httpx.Response) -> ProviderError:
         try:
-            body = json.loads(reply.content)
+            body = parsed(reply.content)
         except ValueError:
             if reply.status_code == 404:  # Ollama's own 404 says in JSON which model is missing
                 return self._not_the_api(cast("Reply", reply), "JSON")
             body = reply.text
-        error = from_status(reply.status_code, body, reply.headers, key=self.api_key)
+        error = from_status(reply.status_code, body, reply.headers)
         if isinstance(error, ModelNotFoundError):
             error.args = (f"{error.message}. To install it: ollama pull {self.model}",)
         return error
@@ -222,13 +222,8 @@ class OllamaProvider(WireProvider):
             httpx,
             error,
             where=str(self.base_url),
-            key=self.api_key,
             advice="Is Ollama running (ollama serve), and base_url or OLLAMA_HOST right?",
         )
-
-
-def _json_bytes(body: Any) -> bytes:
-    return well_formed(json.dumps(body, ensure_ascii=False)).encode()
 
 
 def _embedded(body: Any) -> EmbeddingReply:

@@ -5,10 +5,10 @@ Source: https://docs.ollama.com/api/chat.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pywrapai.core import received
 from pywrapai.core.base import (
     FinishReason,
     LLMResponse,
@@ -22,10 +22,12 @@ from pywrapai.core.base import (
 )
 from pywrapai.core.image import Image
 from pywrapai.core.schema import parameters_of
+from pywrapai.core.sse import Lines
 from pywrapai.core.thinking import Delta, ThinkTags, split
 from pywrapai.core.tools import tool_call, with_unique_ids
 from pywrapai.exceptions import InvalidRequestError, ProviderConnectionError
 from pywrapai.providers.errors import from_status
+from pywrapai.tokens.pricing import token_count
 
 _NAME = "ollama"
 # Everything else is an option of the model.
@@ -109,14 +111,14 @@ def from_wire(body: Any) -> LLMResponse:
     message = body.get("message") if isinstance(body, dict) else None
     if not isinstance(message, dict) or body.get("error"):
         raise from_status(200, body)
-    thinking = message.get("thinking") or ""
-    thought, text = split(message.get("content") or "", ThinkTags())
+    thinking = received.text(message.get("thinking"))
+    thought, text = split(received.text(message.get("content")), ThinkTags())
     calls = _calls_from_wire(message.get("tool_calls") or (), thinking)
     return LLMResponse(
         text,
         calls or None,
         _usage(body),
-        body.get("model") or "",
+        received.name(body.get("model")) or "",
         finish_reason=_finish(body.get("done_reason"), bool(calls)),
         thinking=(thinking + thought) or None,
         raw=body,
@@ -135,7 +137,8 @@ def _calls_from_wire(calls: Iterable[dict[str, Any]], thinking: str) -> list[Too
 
 def _usage(body: Mapping[str, Any]) -> TokenUsage:
     """Older servers leave the prompt's count out when the prompt was cached."""
-    return TokenUsage(body.get("prompt_eval_count") or 0, body.get("eval_count") or 0)
+    read, written = body.get("prompt_eval_count"), body.get("eval_count")
+    return TokenUsage(token_count(read), token_count(written))
 
 
 def _finish(reason: Any, calls: bool) -> FinishReason:
@@ -148,7 +151,7 @@ class StreamDecoder:
     """Reads a stream of JSON lines. `"done": true` is its end mark."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._lines = Lines()
         self._tags = ThinkTags()
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -160,20 +163,23 @@ class StreamDecoder:
 
     def feed(self, chunk: bytes) -> Iterator[StreamEvent]:
         """Text and thinking as they come; tool calls wait for `finish`."""
-        lines = (self._rest + chunk).split(b"\n")  # and at no other character, as splitlines does
-        self._rest = lines.pop()
-        for line in lines:
+        for line in self._lines.feed(chunk):
             if line.strip():
                 yield from self._line(line)
 
     def finish(self) -> Iterator[StreamEvent]:
         """The whole tool calls. A stream that was cut off raises ProviderConnectionError."""
         yield from self.feed(b"\n")
-        if not self._last:
+        if not self.ended:
             raise ProviderConnectionError("the stream ended without its end mark")
         yield from self._kept(self._tags.finish())
         self._whole = _calls_from_wire(self._calls, "".join(self._apart))
         yield from self._whole
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end mark has come."""
+        return bool(self._last)
 
     def response(self) -> LLMResponse:
         """What has arrived, as a response."""
@@ -188,15 +194,15 @@ class StreamDecoder:
         )
 
     def _line(self, line: bytes) -> Iterator[StreamEvent]:
-        part = json.loads(line)
+        part = received.parsed(line)
         if not isinstance(part, dict) or part.get("error"):
             raise from_status(200, part)
-        self._model = self._model or part.get("model") or ""
+        self._model = self._model or received.name(part.get("model")) or ""
         message = part.get("message") or {}
-        if thinking := message.get("thinking"):
+        if thinking := received.text(message.get("thinking")):
             self._apart.append(thinking)
             yield from self._kept((ThinkingDelta(thinking),))
-        if text := message.get("content"):
+        if text := received.text(message.get("content")):
             yield from self._kept(self._tags.feed(text))
         self._calls += message.get("tool_calls") or ()
         if part.get("done"):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pywrapai.core.base import LLMResponse, Message, Request, Role, ToolCall
 from pywrapai.core.image import Image
 from pywrapai.core.schema import parameters_of
+from pywrapai.core.structured import with_instruction
 from pywrapai.core.text import well_formed
 from pywrapai.core.thinking import Splitter, ThinkTags
 from pywrapai.providers.openai_embeddings import OpenAIEmbeddings
@@ -122,6 +124,13 @@ def api_root(base_url: str | None) -> str | None:
     return root if urlsplit(root).path else f"{root}/v1"
 
 
+def _told_in_words(request: Request, schema: dict[str, Any]) -> Request:
+    """The request with its schema in the prompt, and held to JSON alone."""
+    told = tuple(with_instruction(request.messages, schema))
+    settings = {"response_format": {"type": "json_object"}, **request.settings}
+    return replace(request, messages=told, settings=settings, schema=None)
+
+
 class OpenAIProvider(OpenAIEmbeddings):
     """OpenAI, and with `base_url` every server that speaks its wire."""
 
@@ -131,6 +140,8 @@ class OpenAIProvider(OpenAIEmbeddings):
     default_model = "gpt-4o-mini"
     default_base_url: ClassVar[str | None] = None
     """None is where the SDK looks."""
+    holds_schema: ClassVar[bool] = True
+    """Whether the server takes `json_schema` as a response format."""
     key_env: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
 
     def __init__(
@@ -160,6 +171,8 @@ class OpenAIProvider(OpenAIEmbeddings):
 
     def to_wire(self, request: Request, *, stream: bool) -> dict[str, Any]:
         """The JSON body; `max_tokens` by the name that the server knows."""
+        if request.schema is not None and not self.holds_schema:
+            request = _told_in_words(request, request.schema)
         return to_wire(request, stream=stream, official=self.official, provider=self.name)
 
     def from_wire(self, body: Any) -> LLMResponse:

@@ -6,11 +6,11 @@ finish reason, reasoning in a field or in the text) is read as what they mean.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from pywrapai.core import received
 from pywrapai.core.base import (
     FinishReason,
     LLMResponse,
@@ -26,10 +26,10 @@ from pywrapai.core.tools import tool_call, with_unique_ids
 from pywrapai.exceptions import (
     ContentFilterError,
     ProviderConnectionError,
-    ProviderError,
     ServerError,
 )
-from pywrapai.providers.errors import from_status
+from pywrapai.providers.errors import from_event, from_status
+from pywrapai.tokens.pricing import token_count
 
 _FINISH: dict[Any, FinishReason] = {
     "stop": "stop",
@@ -66,9 +66,9 @@ def from_wire(
         text,
         calls or None,
         usage_from_wire(body.get("usage")),
-        body.get("model") or "",
+        received.name(body.get("model")) or "",
         finish_reason=_finish(choice.get("finish_reason"), bool(calls)),
-        request_id=body.get("id"),
+        request_id=received.name(body.get("id")),
         thinking=thinking or None,
         raw=body,
     )
@@ -89,7 +89,7 @@ def _unless_refused(response: LLMResponse, refusal: str | None) -> LLMResponse:
 def _text(content: Any, kind: str = "text") -> str:
     if isinstance(content, list):
         return "".join(_text(part.get(kind)) for part in content if isinstance(part, dict))
-    return content or ""
+    return received.text(content)
 
 
 def _reasoning(message: dict[str, Any]) -> dict[str, str]:
@@ -120,7 +120,7 @@ def _with_reasoning(
 def _finish(reason: Any, calls: bool) -> FinishReason:
     if reason is None or reason == "stop":
         return "tool_calls" if calls else "stop"
-    return _FINISH.get(reason, "stop")
+    return _FINISH.get(str(reason), "stop")
 
 
 def _calls_from_wire(calls: list[dict[str, Any]]) -> list[ToolCall]:
@@ -132,13 +132,13 @@ def usage_from_wire(usage: Any) -> TokenUsage:
     """The `usage` object; anything in it may be missing or null. Cached input is part of input."""
     if not isinstance(usage, dict):
         return TokenUsage()
-    prompt = usage.get("prompt_tokens_details") or {}
-    completion = usage.get("completion_tokens_details") or {}
+    prompt = received.fields(usage.get("prompt_tokens_details"))
+    completion = received.fields(usage.get("completion_tokens_details"))
     return TokenUsage(
-        usage.get("prompt_tokens") or 0,
-        usage.get("completion_tokens") or 0,
-        cache_read_tokens=prompt.get("cached_tokens") or 0,
-        reasoning_tokens=completion.get("reasoning_tokens") or 0,
+        token_count(usage.get("prompt_tokens")),
+        token_count(usage.get("completion_tokens")),
+        cache_read_tokens=token_count(prompt.get("cached_tokens")),
+        reasoning_tokens=token_count(completion.get("reasoning_tokens")),
     )
 
 
@@ -152,9 +152,10 @@ class StreamDecoder:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._refusal: list[str] = []
-        self._reasoning: dict[str, str] = {}
+        self._reasoning: dict[str, list[str]] = {}
         self._calls: dict[int, dict[str, Any]] = {}
         self._usage: TokenUsage | None = None
+        self._choice: Any = None
         self._finish: Any = None
         self._done = False
         self._whole: list[ToolCall] | None = None
@@ -176,11 +177,17 @@ class StreamDecoder:
             yield from self._kept(self._splitter.finish())
         parts = [self._calls[index] for index in sorted(self._calls)]
         calls = with_unique_ids(
-            tool_call(part["id"], part["name"], part["arguments"]) for part in parts
+            tool_call(part["id"], part["name"], _joined(part["arguments"])) for part in parts
         )
-        self._whole = _with_reasoning(calls, self._reasoning, self._provider)
+        reasoning = {key: "".join(pieces) for key, pieces in self._reasoning.items()}
+        self._whole = _with_reasoning(calls, reasoning, self._provider)
         _unless_refused(self.response(), "".join(self._refusal) or None)
         yield from self._whole
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end mark has come."""
+        return self._done
 
     def response(self) -> LLMResponse:
         """What has arrived, as a response."""
@@ -199,14 +206,18 @@ class StreamDecoder:
         if payload.startswith(b"[DONE]"):
             self._done = True
             return
-        chunk = json.loads(payload)
+        chunk = received.parsed(payload)
         if not isinstance(chunk, dict) or chunk.get("error"):
-            raise _stream_error(chunk)
+            raise from_event(chunk)
         if usage := chunk.get("usage"):
             self._usage = usage_from_wire(usage)
-        self._model = self._model or chunk.get("model") or ""
-        self._id = self._id or chunk.get("id")
+        self._model = self._model or received.name(chunk.get("model")) or ""
+        self._id = self._id or received.name(chunk.get("id"))
         for choice in chunk.get("choices") or ():
+            index = choice.get("index")
+            self._choice = index if self._choice is None else self._choice
+            if index is not None and index != self._choice:
+                continue  # of several, the first one is the answer, as it is in a whole reply
             self._finish = choice.get("finish_reason") or self._finish
             if delta := choice.get("delta"):
                 yield from self._delta(delta)
@@ -214,12 +225,12 @@ class StreamDecoder:
     def _delta(self, delta: dict[str, Any]) -> Iterator[StreamEvent]:
         if thinking := _thinking(delta):
             for key, piece in _reasoning(delta).items():
-                self._reasoning[key] = self._reasoning.get(key, "") + piece
+                self._reasoning.setdefault(key, []).append(piece)
             yield from self._kept((ThinkingDelta(thinking),))
         if text := _text(delta.get("content")):
             found = (TextDelta(text),) if self._splitter is None else self._splitter.feed(text)
             yield from self._kept(found)
-        if refusal := delta.get("refusal"):
+        if refusal := received.text(delta.get("refusal")):
             self._refusal.append(refusal)
         for position, part in enumerate(delta.get("tool_calls") or ()):
             self._call_part(part, position)
@@ -233,16 +244,15 @@ class StreamDecoder:
     def _call_part(self, part: dict[str, Any], position: int) -> None:
         index = part.get("index")
         call = self._calls.setdefault(
-            position if index is None else index, {"id": None, "name": None, "arguments": ""}
+            position if index is None else index, {"id": None, "name": None, "arguments": []}
         )
         function = part.get("function") or {}
         call["id"] = call["id"] or part.get("id")
         call["name"] = call["name"] or function.get("name")
-        call["arguments"] += function.get("arguments") or ""
+        if piece := function.get("arguments"):
+            call["arguments"].append(piece)
 
 
-def _stream_error(chunk: Any) -> ProviderError:
-    error = chunk.get("error") if isinstance(chunk, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and 400 <= code < 600 else 200
-    return from_status(status, chunk)
+def _joined(pieces: list[Any]) -> Any:
+    """Arguments that came in pieces of text; in one piece some servers send them as an object."""
+    return pieces[0] if len(pieces) == 1 else "".join(pieces)

@@ -1,7 +1,7 @@
 """What the openai and anthropic SDKs share: both are made by one generator, Stainless.
 
-Requests go through the client's generic verbs, `client.post(path, body=...)`, which keep its auth,
-headers and errors and leave out its walk over every message: about a millisecond instead of
+Requests go through the client's generic verbs, `client.post(path, content=...)`, which keep its
+auth, headers and errors and leave out its walk over every message: about a millisecond instead of
 sixteen for a hundred messages. The SDK's own retries are off; ours serve all providers alike.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from pywrapai.core.extras import needs
 from pywrapai.exceptions import ProviderConnectionError, ProviderError, ServerError
 from pywrapai.providers import transport
-from pywrapai.providers.errors import from_connection, from_status, redacted
-from pywrapai.providers.wire import Reply, WireProvider
+from pywrapai.providers.errors import from_connection, from_status
+from pywrapai.providers.wire import Reply, WireProvider, encoded
 
 if TYPE_CHECKING:
     import httpx2
@@ -33,7 +33,7 @@ class StainlessProvider(WireProvider):
         raw = self._response_type()
         client = transport.pool().sdk(self, self._client)
         reply = client.post(
-            path, body=body, cast_to=raw, options={"timeout": timeout}, stream=stream
+            path, content=encoded(body), cast_to=raw, options={"timeout": timeout}, stream=stream
         )
         return cast("Reply", reply)
 
@@ -44,7 +44,7 @@ class StainlessProvider(WireProvider):
         raw = self._response_type()
         client = (await transport.apool()).sdk(self, self._aclient)
         reply = await client.post(
-            path, body=body, cast_to=raw, options={"timeout": timeout}, stream=stream
+            path, content=encoded(body), cast_to=raw, options={"timeout": timeout}, stream=stream
         )
         return cast("Reply", reply)
 
@@ -67,18 +67,14 @@ class StainlessProvider(WireProvider):
         sdk = import_module(self.sdk)
         where = self.base_url or self.name
         if isinstance(error, sdk.APIStatusError):
-            headers, key = error.response.headers, self.require_key()
-            return from_status(error.status_code, error.body, headers, key=key)
+            return from_status(error.status_code, error.body, error.response.headers)
         cause = error.__cause__ if isinstance(error, sdk.APIConnectionError) else error
-        if isinstance(cause, Exception) and (
-            broken := from_connection(httpx2, cause, where=where, key=self.api_key)
-        ):
+        if isinstance(cause, Exception) and (broken := from_connection(httpx2, cause, where=where)):
             return broken
         if isinstance(error, sdk.APIConnectionError):
-            said = redacted(str(cause or error), self.api_key)
-            return ProviderConnectionError(f"the connection to {where} broke: {said}")
+            return ProviderConnectionError(f"the connection to {where} broke: {cause or error}")
         if isinstance(error, sdk.APIError):
-            return ServerError(redacted(str(error), self.api_key))
+            return ServerError(str(error))
         return None
 
     def _response_type(self) -> type[httpx2.Response]:

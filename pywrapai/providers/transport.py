@@ -106,9 +106,10 @@ class Pools(Generic[C, A]):
             self._owners.pop(loop, None)
 
     def _forget_closed_loops(self) -> None:
-        for loop in [loop for loop in self._apools if loop.is_closed()]:
-            self._apools.pop(loop, None)
-            self._owners.pop(loop, None)
+        for loop in list(self._apools):  # a copy: other threads' loops come and go
+            if loop.is_closed():
+                self._apools.pop(loop, None)
+                self._owners.pop(loop, None)
 
     def _settings(self, http: Any) -> dict[str, Any]:
         if self._tls is None:
@@ -126,7 +127,7 @@ class Pools(Generic[C, A]):
         make = partial(http.AsyncHTTPTransport, verify=self._tls, limits=settings["limits"])
         # A mount yields to the more precise ones that a proxy of the environment makes.
         places = [*settings["mounts"], *([] if "all" in getproxies() else ["all://"])]
-        return {**settings, "mounts": dict.fromkeys(places, Lanes(make))}
+        return {**settings, "mounts": dict.fromkeys(places, Lanes(make, http.AsyncByteStream))}
 
     def _at_exit(self) -> None:
         client: Any = self._pool and self._pool.http

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
+from pywrapai.core import received
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEnd, StreamEvent, TextDelta
-from pywrapai.core.flow import Flow, StreamFlow, arun, astream, io, run, stream
+from pywrapai.core.flow import Flow, Step, StreamFlow, arun, astream, io, run, stream
 from pywrapai.core.stream import StreamRecord
+from pywrapai.core.text import well_formed
 from pywrapai.exceptions import (
     AuthError,
     InvalidRequestError,
@@ -21,7 +24,7 @@ from pywrapai.exceptions import (
     ServerError,
 )
 from pywrapai.providers.base import BaseLLM, reading
-from pywrapai.providers.errors import from_status
+from pywrapai.providers.errors import from_status, redacted
 
 
 class Reply(Protocol):
@@ -50,7 +53,14 @@ class Decoder(Protocol):
         """The events that only the end completes. Raises if the end mark has not come."""
 
     def response(self) -> LLMResponse:
-        """The response so far; `finish_reason` is None until the stream is complete."""
+        """The response so far; `finish_reason` is None until the stream is complete.
+
+        It never raises: what cannot be part of a response is refused by `feed`.
+        """
+
+    @property
+    def ended(self) -> bool:
+        """Whether the end mark has come: the answer is whole, however the connection ends."""
 
 
 class WireProvider(BaseLLM):
@@ -104,13 +114,23 @@ class WireProvider(BaseLLM):
 
     def require_key(self) -> str:
         """The key that was given or that the environment holds; AuthError if there is none."""
-        key = self.api_key or next((v for n in self.key_env if (v := os.environ.get(n))), None)
+        key = self._key()
         if not key and self.key_env:
             raise AuthError(
                 f"no API key for {self.name!r}: pass api_key=... or set {' or '.join(self.key_env)}"
                 " (for a compatible server that needs none, any text will do)"
             )
+        if not _SENDABLE.fullmatch(key):
+            raise AuthError(
+                f"the API key for {self.name!r} holds a character that no key has, such as a line "
+                "break or a letter with an accent: copy it again"
+            )
         return key or "none"
+
+    def _key(self) -> str:
+        """The key without the white space that a file or a paste may have left around it."""
+        given = (self.api_key, *(os.environ.get(name) for name in self.key_env))
+        return next((key.strip() for key in given if key), "")
 
     def chat_flow(self, request: Request) -> Flow[LLMResponse]:
         """One request, one response."""
@@ -158,7 +178,12 @@ class WireProvider(BaseLLM):
     def _send(self, request: Request, *, stream: bool) -> Flow[Reply]:
         if any(message.images for message in request.messages) and not self.takes_images:
             raise InvalidRequestError(f"{self.name} models take no images: send text alone")
-        path, body = self.path(request, stream=stream), self.to_wire(request, stream=stream)
+        try:
+            path, body = self.path(request, stream=stream), self.to_wire(request, stream=stream)
+        except RecursionError as error:
+            raise InvalidRequestError(
+                "the request is nested too deeply, or holds itself: look at its tools and schema"
+            ) from error
         timeout = self.timeout if request.timeout is None else request.timeout
         return io(self.post, self.apost, path, body, timeout=timeout, stream=stream)
 
@@ -168,7 +193,7 @@ class WireProvider(BaseLLM):
         try:
             yield
         except ProviderError as error:
-            error.about(provider=self.name, model=self.model)
+            self._sign(error)
             raise
         except PyWrapAIError:
             raise
@@ -176,20 +201,26 @@ class WireProvider(BaseLLM):
             mapped = self.map_error(error)
             if mapped is None:
                 raise
-            raise mapped.about(provider=self.name, model=self.model) from error
+            self._sign(mapped)
+            raise mapped from error
+
+    def _sign(self, error: ProviderError) -> None:
+        """Say whose error it is, and blank the key that the server may have echoed."""
+        error.args = (redacted(error.message, self._key()),)
+        error.about(provider=self.name, model=self.model)
 
     def _json(self, reply: Reply) -> Any:
         try:
-            return json.loads(reply.content)
+            return received.parsed(reply.content)
         except ValueError:
             raise self._not_the_api(reply, "JSON") from None
 
     def _not_a_stream(self, reply: Reply) -> ProviderError:
         try:
-            body = json.loads(reply.content)
+            body = received.parsed(reply.content)
         except ValueError:
             return self._not_the_api(reply, "an event stream")
-        return from_status(200, body, reply.headers, key=self.api_key)
+        return from_status(200, body, reply.headers)
 
     def _not_the_api(self, reply: Reply, expected: str) -> ProviderError:
         error = ServerError(
@@ -251,11 +282,24 @@ class WireProvider(BaseLLM):
 
 def _events(reply: Reply, decoder: Decoder, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
     read, _ = reading(reply.iter_bytes, reply.aiter_bytes)
-    while (chunk := (yield read)) is not None:
+    while (chunk := (yield from _next_chunk(read, decoder))) is not None:
         for event in decoder.feed(chunk):
             yield record.emit(event)
     for event in decoder.finish():
         yield record.emit(event)
+
+
+def _next_chunk(read: Step, decoder: Decoder) -> Flow[bytes | None]:
+    try:
+        chunk: bytes | None = yield read
+    except Exception:
+        if decoder.ended:  # some servers hang up right after the end mark, or never do
+            return None
+        raise
+    return chunk
+
+
+_WRONG_SHAPE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
 @contextmanager
@@ -263,8 +307,18 @@ def _decoding() -> Iterator[None]:
     """A reply that has another shape than the API promises is the server's fault, not a crash."""
     try:
         yield
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except _WRONG_SHAPE as error:
         raise ServerError(f"the reply is not what the API promises: {error!r:.200}") from error
+
+
+_SENDABLE = re.compile(r"[!-~]*")
+"""What a header can hold of a key."""
+
+
+def encoded(body: Any) -> bytes:
+    """The body of a request. ValueError or TypeError for what JSON does not have."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return well_formed(text).encode()
 
 
 def _end(record: StreamRecord) -> StreamEnd:
@@ -276,7 +330,7 @@ def _end(record: StreamRecord) -> StreamEnd:
 
 
 def _content_type(reply: Reply) -> str:
-    return str(reply.headers.get("content-type", ""))
+    return str(reply.headers.get("content-type", "")).lower()
 
 
 def _request_id(reply: Reply) -> str | None:

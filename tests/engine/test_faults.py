@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -433,12 +433,11 @@ def counting(wire: str, count: Callable[[], None]) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _imported() -> Iterator[None]:
+def _imported() -> None:
     """What is timed below are waits, and not the first import of an SDK."""
     with StubServer("ok") as server:
         for wire in WIRES:
             LLM(wire, api_key=KEY, base_url=server.url(wire)).chat("Hello")
-    yield
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)

@@ -16,6 +16,7 @@ from pywrapai import (
     ServerError,
     StreamEnd,
     StreamInterruptedError,
+    TextDelta,
     TokenTracker,
     TokenUsage,
     ToolCall,
@@ -308,3 +309,57 @@ def test_a_stub_may_answer_by_a_function():
 def test_a_bare_string_is_no_list_of_replies():
     with pytest.raises(TypeError, match="list"):
         StubProvider("hello")
+
+
+async def test_with_tools_a_provider_of_text_streams_is_asked_whole():
+    call = ToolCall("1", "f", {})
+    llm = LLM(StubProvider([LLMResponse("Let me see.", [call], model="m")] * 2))
+
+    events = list(llm.stream_events("hi", tools=[TOOL]))
+
+    assert events[:2] == [TextDelta("Let me see."), call]
+    assert events[2].tool_calls == [call]
+    aevents = [event async for event in llm.astream_events("hi", tools=[TOOL])]
+    assert aevents[:2] == events[:2]
+
+
+def test_a_time_out_beside_a_ready_provider_is_obeyed():
+    from pywrapai import ProviderTimeoutError
+    from pywrapai.providers.openai import OpenAIProvider
+    from pywrapai.testing import StubServer, text
+
+    with StubServer() as server:
+        provider = OpenAIProvider("gpt-4o-mini", api_key="k", base_url=server.url())
+        server.reply(text("late").delayed(30))
+        with pytest.raises(ProviderTimeoutError):
+            LLM(provider, timeout=0.2, max_retries=0).chat("hi")
+
+
+def test_a_list_of_models_is_tried_again():
+    from pywrapai.testing import StubServer, status
+
+    with StubServer() as server:
+        server.reply(status(500, headers={"retry-after-ms": "1"}))
+        llm = LLM("openai", api_key="k", base_url=server.url())
+
+        assert llm.models() == ["stub"]
+        assert len(server.requests) == 2
+
+
+def test_structured_answers_take_no_tools():
+    with pytest.raises(ValueError, match="tools"):
+        LLM(StubProvider()).chat_structured("hi", {"type": "object"}, tools=[TOOL])
+
+
+def test_what_a_stream_says_that_it_cost_is_believed():
+    class Priced(Echo):
+        def stream(self, messages, **settings):
+            yield "hey"
+            yield StreamEnd(cost_usd=0.25)
+
+    llm = LLM(Priced())
+    pieces = llm.stream("hey")
+
+    assert list(pieces) == ["hey"]
+    assert pieces.response is not None
+    assert pieces.response.cost_usd == llm.tokens.total_cost == 0.25

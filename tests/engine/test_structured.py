@@ -232,3 +232,14 @@ def test_the_real_model_is_held_to_a_schema():
 
 def test_a_custom_provider_needs_no_structured_method():
     assert BaseLLM.chat_structured.__doc__
+
+
+def test_a_server_that_takes_no_schema_is_told_it_in_words(server: StubServer):
+    llm = LLM("deepseek", api_key="k", base_url=server.url(), max_retries=0)
+    server.reply(ANN)
+
+    assert llm.chat_structured("Who?", PERSON)["name"] == "Ann"
+
+    body = server.requests[0].json
+    assert body["response_format"] == {"type": "json_object"}
+    assert '"minimum": 0' in body["messages"][0]["content"]
