@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -175,6 +176,8 @@ class Asking:
         finally:
             known = record.response
             answered = known is not None and (record.begun or known.finish_reason is not None)
+            if sys.is_finalizing():  # a stream left open to the end of the program
+                answered = False  # nobody can read what it cost, and no price can be looked up
             record.response = (
                 self._account(known, source, record.duration_ms) if known and answered else None
             )

@@ -1,9 +1,34 @@
-"""Assemble the conversation around a model: system prompt, history, message."""
+"""Assemble the conversation around a model: system prompt, history, message, tools."""
 
 from __future__ import annotations
 
+from pywrapai_graph.agent import Agent
+from pywrapai_graph.agent_values import (
+    AgentConfig,
+    AgentEvent,
+    AgentMaxTurnsError,
+    AgentResult,
+    AgentStep,
+    ToolTimeoutError,
+)
 from pywrapai_graph.assembly import Assembly
 from pywrapai_graph.graph import GraphLLM
 from pywrapai_graph.prompts import PromptRegistry
+from pywrapai_graph.tools import Tool, ToolArgumentsError, ToolRegistry, tool
 
-__all__ = ["Assembly", "GraphLLM", "PromptRegistry"]
+__all__ = [
+    "Agent",
+    "AgentConfig",
+    "AgentEvent",
+    "AgentMaxTurnsError",
+    "AgentResult",
+    "AgentStep",
+    "Assembly",
+    "GraphLLM",
+    "PromptRegistry",
+    "Tool",
+    "ToolArgumentsError",
+    "ToolRegistry",
+    "ToolTimeoutError",
+    "tool",
+]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import copy
 import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
@@ -26,8 +25,8 @@ from pywrapai_graph.agent_values import (
     ToolTimeoutError,
 )
 from pywrapai_graph.graph import GraphLLM
-from pywrapai_graph.tools import Tool, ToolRegistry
-from pywrapai_graph.tools.results import to_text
+from pywrapai_graph.tools import ToolArgumentsError, ToolRegistry
+from pywrapai_graph.tools.results import failed, succeeded
 
 
 class Agent:
@@ -152,29 +151,24 @@ class Agent:
     def _outcome(self, call: ToolCall) -> Flow[_Outcome]:
         started = perf_counter()
         try:
-            text = to_text((yield from self._called(call)))
-            result: ToolResult | None = ToolResult(call.id, call.name, text)
-        except _Refused as refused:
-            result = ToolResult(call.id, call.name, f"Error: {refused}", is_error=True)
+            result: ToolResult | None = succeeded(call, (yield from self._called(call)))
+        except (_Refused, ToolArgumentsError) as refused:
+            result = failed(call, refused)
         except Exception as error:
             if self.config.tool_error_policy == "raise":
                 raise
-            failed = ToolResult(call.id, call.name, f"Error: {error}", is_error=True)
-            result = failed if self.config.tool_error_policy == "return_to_model" else None
-        return _Outcome(call, result, (perf_counter() - started) * 1000.0)
+            result = None if self.config.tool_error_policy == "skip" else failed(call, error)
+        return _Outcome(result, (perf_counter() - started) * 1000.0)
 
     def _called(self, call: ToolCall) -> Flow[Any]:
         """The tool's own return value, once everything speaks for calling it."""
         if call.name not in self.registry:
             known = ", ".join(self.registry.names) or "none"
-            raise _Refused(f"there is no tool {call.name!r}; there are: {known}")
-        tool = self.registry.get(call.name)
-        if call.raw_arguments is not None:
-            raise _Refused(f"the arguments are no JSON object: {call.raw_arguments:.500}")
-        if tool.requires_approval:
+            raise _Refused(f"there is no tool {call.name!r:.80}; there are: {known}")
+        if self.registry.get(call.name).requires_approval:
             yield from self._approved(call)
-        step = tool.step(copy.deepcopy(call.arguments))
-        return (yield _within(self.config.tool_timeout, step, tool))
+        step = self.registry.step(call)
+        return (yield _within(self.config.tool_timeout, step, call.name))
 
     def _approved(self, call: ToolCall) -> Flow[None]:
         approve = self.config.approve
@@ -186,14 +180,15 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    call: ToolCall
     result: ToolResult | None
     """None for a failed call that is skipped."""
     duration_ms: float
 
 
 class _Refused(Exception):
-    """Why a call was not made; told to the model, whatever the policy for tools that fail."""
+    """Why a call was not made. Told to the model, as wrong arguments are, whatever the policy for
+    tools that fail: no tool has failed, and only the model can mend it.
+    """
 
 
 _Ask = Callable[[list[Message], "list[dict[str, Any]] | None"], StreamFlow[AgentEvent, LLMResponse]]
@@ -261,12 +256,12 @@ async def _awaited(found: Any) -> Any:
     return await found
 
 
-def _within(seconds: float | None, step: Step, tool: Tool) -> Step:
+def _within(seconds: float | None, step: Step, name: str) -> Step:
     """The step, failed if it takes longer. A sync tool cannot be stopped: it is left behind."""
     if seconds is None:
         return step
 
-    late = ToolTimeoutError(f"{tool.name} took longer than {seconds:g} seconds")
+    late = ToolTimeoutError(f"{name} took longer than {seconds:g} seconds")
 
     def block() -> Any:
         found: Future[Any] = Future()
@@ -278,7 +273,7 @@ def _within(seconds: float | None, step: Step, tool: Tool) -> Step:
             except BaseException as error:
                 found.set_exception(error)
 
-        threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
+        threading.Thread(target=work, name=f"tool {name}", daemon=True).start()
         try:
             return found.result(seconds)
         except TimeoutError:

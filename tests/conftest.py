@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pywrapai import LLM
+from pywrapai.providers import PROVIDERS
 from pywrapai.testing import StubServer
 from pywrapai.testing.network import no_network
 
@@ -27,6 +28,15 @@ KEYS = (
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _providers_as_they_were() -> Iterator[None]:
+    """What a test registers is gone after it."""
+    before = dict(PROVIDERS)
+    yield
+    PROVIDERS.clear()
+    PROVIDERS.update(before)
 
 
 @pytest.fixture(scope="session", autouse=True)

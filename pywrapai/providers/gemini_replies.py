@@ -139,7 +139,9 @@ class _Answer:
         self._usage.update((key, value) for key, value in usage.items() if value is not None)
         self._model = received.name(body.get("modelVersion")) or self._model
         self._id = received.name(body.get("responseId")) or self._id
-        for candidate in (body.get("candidates") or ())[:1]:
+        for candidate in body.get("candidates") or ():
+            if candidate.get("index"):  # of several, the first one is the answer
+                continue
             self.finish = received.name(candidate.get("finishReason")) or self.finish
             self._why = received.name(candidate.get("finishMessage")) or self._why
             for part in (candidate.get("content") or {}).get("parts") or ():

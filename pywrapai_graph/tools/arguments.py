@@ -1,17 +1,19 @@
 """The home of Pydantic among the tools: a function's parameters as JSON Schema, and as a check.
 
-The parameters become the fields of a TypedDict, which takes any name and has no methods that a
-parameter could hide.
+Each parameter is read by itself, and equal hints once for all tools: programs use few types, and
+Pydantic takes longer to read one than to check a whole call.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, NotRequired, TypeAlias, Union, Unpack, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, Union, Unpack, get_args, get_origin
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import ConfigDict, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic.errors import (
     PydanticInvalidForJsonSchema,
     PydanticSchemaGenerationError,
@@ -20,12 +22,11 @@ from pydantic.errors import (
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import TypedDict
 
 from pywrapai.core.schema import Schema, changed
+from pywrapai_graph.tools.copies import copied
 from pywrapai_graph.tools.errors import ToolArgumentsError
 from pywrapai_graph.tools.typed_dicts import readable
-from pywrapai_graph.tools.values import copied
 
 Bound: TypeAlias = tuple[list[Any], dict[str, Any]]
 """The positional and the named arguments of a call."""
@@ -33,35 +34,36 @@ Bound: TypeAlias = tuple[list[Any], dict[str, Any]]
 MAX_PROBLEMS = 8
 MAX_PROBLEM_LENGTH = 300
 
-_TEXT = Annotated[Any, WithJsonSchema({"type": "string"})]
-"""What has no hint: the model is asked for a text, and whatever it sends is passed on."""
 _CONFIG = ConfigDict(coerce_numbers_to_str=True)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_UNNAMED = (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY)
 
 
 class Arguments:
     """What a tool's function takes.
 
-    Raises TypeError for a hint of which there is no schema because it is not complete.
+    Raises TypeError for a hint that has no schema because it is not complete.
     """
 
     def __init__(
         self, parameters: Sequence[inspect.Parameter], descriptions: Mapping[str, str]
     ) -> None:
-        try:
-            self._adapter, written = _described(parameters, descriptions)
-        except (PydanticUserError, PydanticUndefinedAnnotation):
-            settled = [_settled(p) for p in parameters]
-            self._adapter, written = _described(settled, descriptions)
         self._parameters = {p.name: p for p in parameters}
-        self._names = frozenset(written["properties"])
-        self._extras = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        self._unfilled = {p.name: None for p in parameters if p.default is p.empty and _optional(p)}
-        self._ordered = any(
-            p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
-        )
-        left_out = {p.name for p in parameters if _optional(p) and _default(p) in (p.empty, None)}
-        self.schema = _tool_schema(written, left_out)
+        self._types = {p.name: _type_of(p) for p in parameters}
+        self._args = _name_of(parameters, inspect.Parameter.VAR_POSITIONAL)
+        self._kwargs = _name_of(parameters, inspect.Parameter.VAR_KEYWORD)
+        self._required = [p.name for p in parameters if _is_required(p)]
+        self._filled = {p.name: _field_in(p) for p in parameters if _is_filled(p)}
+        self._named_only = not any(p.kind in _UNNAMED for p in parameters)
+        self.schema = self._schema(descriptions)
+
+    def _schema(self, descriptions: Mapping[str, str]) -> Schema:
+        properties, definitions = _merged(self._types)
+        for name, schema in properties.items():
+            parameter = self._parameters[name]
+            properties[name] = _described(schema, parameter, descriptions.get(name))
+        schema = {"type": "object", "properties": properties, "required": [*self._required]}
+        return {**schema, "$defs": definitions} if definitions else schema
 
     def bind(self, arguments: Mapping[str, Any]) -> Bound:
         """The call that a model's arguments mean; they themselves are not changed.
@@ -69,92 +71,88 @@ class Arguments:
         Raises ToolArgumentsError.
         """
         given, unknown = self._known(copied(arguments))
-        problems = [f"there is no argument {name!r:.80}" for name in unknown]
+        problems = [f"{name} is missing" for name in self._required if name not in given]
         values: dict[str, Any] = {}
-        try:
-            values = self._adapter.validate_python(given)
-        except ValidationError as error:
-            problems = [*_problems(error), *problems]
+        for name, value in given.items():
+            try:
+                values[name] = self._types[name].validate(value)
+            except ValidationError as error:
+                problems += _problems(name, error)
         if unknown:
-            problems.append(f"the arguments are {', '.join(sorted(self._names)) or 'none'}")
+            problems += [f"there is no argument {name!r:.80}" for name in unknown[:MAX_PROBLEMS]]
+            problems.append(f"the arguments are {', '.join(self._parameters) or 'none'}")
         if problems:
             raise ToolArgumentsError("; ".join(p[:MAX_PROBLEM_LENGTH] for p in problems))
-        values = {**self._unfilled, **values}
-        return self._in_place(values) if self._ordered else ([], values)
+        for name, field in self._filled.items():
+            if name not in values:
+                values[name] = field and field.get_default(call_default_factory=True)
+        return ([], values) if self._named_only else self._in_place(values)
 
     def _known(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """What has a parameter, and the names of what has none; `**kwargs` takes them all."""
-        unknown = [name for name in arguments if name not in self._names]
-        if not unknown or self._extras is None:
-            return arguments, unknown[:MAX_PROBLEMS]
+        unknown = [name for name in arguments if name not in self._parameters]
+        if not unknown or self._kwargs is None:
+            return {n: v for n, v in arguments.items() if n in self._parameters}, unknown
         extras = {name: arguments.pop(name) for name in unknown}
-        named = arguments.get(self._extras, {})
-        arguments[self._extras] = {**extras, **named} if isinstance(named, dict) else named
+        named = arguments.get(self._kwargs, {})
+        if isinstance(named, dict):
+            arguments[self._kwargs] = {**extras, **named}
         return arguments, []
 
     def _in_place(self, values: dict[str, Any]) -> Bound:
         """Positions first: what is positional only, and all that stands before given `*args`."""
-        rest = next((p.name for p in self._parameters.values() if p.kind is p.VAR_POSITIONAL), None)
-        all_in_order = bool(rest and values.get(rest))
-        by_position: list[Any] = []
-        for p in self._parameters.values():
-            if p.kind is p.POSITIONAL_ONLY or (all_in_order and p.kind is p.POSITIONAL_OR_KEYWORD):
-                by_position.append(values.pop(p.name, p.default))
-        by_position += values.pop(rest, []) if rest else []
-        extras = values.pop(self._extras, {}) if self._extras else {}
-        return by_position, {**extras, **values}
+        rest = values.pop(self._args, []) if self._args else []
+        more = values.pop(self._kwargs, {}) if self._kwargs else {}
+        first = [
+            values.pop(p.name, p.default)
+            for p in self._parameters.values()
+            if p.kind is p.POSITIONAL_ONLY or (rest and p.kind is p.POSITIONAL_OR_KEYWORD)
+        ]
+        return [*first, *rest], {**more, **values}
 
 
-def _field(parameter: inspect.Parameter, description: str | None) -> Any:
-    hint, metadata = _split(_hint(parameter))
-    described = description or next((m for m in metadata if isinstance(m, str)), None)
-    if isinstance(parameter.default, FieldInfo):  # def f(x: int = Field(5, ge=1))
-        metadata = (*metadata, parameter.default)
-    if described:
-        metadata = (Field(description=described), *metadata)  # a Field of the user's own wins
-    field = Annotated[hint, *metadata] if metadata else hint
-    return field if _required(parameter) else NotRequired[field]
+def _name_of(parameters: Sequence[inspect.Parameter], kind: Any) -> str | None:
+    return next((p.name for p in parameters if p.kind is kind), None)
 
 
-def _hint(parameter: inspect.Parameter) -> Any:
-    hint = parameter.annotation
-    if hint in (parameter.empty, Any, object):
-        hint = _TEXT
-    if parameter.kind is parameter.VAR_POSITIONAL:
-        return list[readable(hint)]  # type: ignore[misc]  # made as it runs
-    if parameter.kind is parameter.VAR_KEYWORD:
-        if get_origin(hint) is Unpack:
-            return readable(get_args(hint)[0])
-        return dict[str, readable(hint)]  # type: ignore[misc]
-    return readable(hint)
+# Parameters
 
 
-def _required(parameter: inspect.Parameter) -> bool:
-    if parameter.kind in _VARIADIC or _optional(parameter):
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.kind not in _VARIADIC and _default(parameter) is parameter.empty
+
+
+def _is_filled(parameter: inspect.Parameter) -> bool:
+    """Whether the function would miss it when it is not sent: Python does not know its default."""
+    if parameter.kind in _VARIADIC or _is_required(parameter):
         return False
-    return _default(parameter) is parameter.empty
+    return parameter.default is parameter.empty or isinstance(parameter.default, FieldInfo)
 
 
 def _default(parameter: inspect.Parameter) -> Any:
-    """Its default, in Python's way or in a Field; `empty` if there is none."""
-    _, metadata = _split(parameter.annotation)
-    for given in (parameter.default, *metadata):
-        if isinstance(given, FieldInfo):
-            if not given.is_required():
-                return given.get_default(call_default_factory=False)
-        elif given is parameter.default and given is not parameter.empty:
-            return given
-    return parameter.empty
+    """What it is when it is not sent; `empty` if it has to be.
+
+    That is Python's default, or a Field's, or None where that is one of its types.
+    """
+    if parameter.default is not parameter.empty and not isinstance(parameter.default, FieldInfo):
+        return parameter.default
+    field = _field_in(parameter)
+    if field is not None:
+        return field.default
+    return None if _is_optional(parameter) else parameter.empty
 
 
-def _optional(parameter: inspect.Parameter) -> bool:
+def _field_in(parameter: inspect.Parameter) -> FieldInfo | None:
+    """The Field that has its default: `x: int = Field(5)`, or `x: Annotated[int, Field(5)]`."""
+    given = (parameter.default, *_split(parameter.annotation)[1])
+    return next((g for g in given if isinstance(g, FieldInfo) and not g.is_required()), None)
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
     """Whether None is one of its types."""
     hint, _ = _split(parameter.annotation)
-    if parameter.kind in _VARIADIC:
-        return False
-    return hint is NoneType or (
-        get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
-    )
+    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return NoneType in choices or None in choices
 
 
 def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -163,27 +161,74 @@ def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     return hint.__origin__, hint.__metadata__
 
 
-def _described(
-    parameters: Sequence[inspect.Parameter], descriptions: Mapping[str, str]
-) -> tuple[TypeAdapter[dict[str, Any]], Schema]:
-    fields = {p.name: _field(p, descriptions.get(p.name)) for p in parameters}
-    kind: Any = TypedDict("Arguments", fields)  # type: ignore[operator]  # made as it runs
-    kind.__pydantic_config__ = _CONFIG
-    adapter = TypeAdapter(kind)
-    return adapter, adapter.json_schema(schema_generator=_WithoutTitles)
+# Types
 
 
-def _settled(parameter: inspect.Parameter) -> inspect.Parameter:
-    """The parameter, as one without a hint if its type is nothing that JSON can hold."""
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """A type hint as Pydantic reads it."""
+
+    adapter: TypeAdapter[Any] | None
+    """None where anything goes."""
+    schema: Schema
+
+    def validate(self, value: Any) -> Any:
+        return value if self.adapter is None else self.adapter.validate_python(value)
+
+
+_TEXT = _Type(None, {"type": "string"})
+"""What has no hint: the model is asked for a text, and whatever it sends is passed on."""
+_TEXTS = Annotated[Any, WithJsonSchema(_TEXT.schema)]
+
+
+def _type_of(parameter: inspect.Parameter) -> _Type:
+    hint = _hint(parameter)
+    if hint in (parameter.empty, Any, object):
+        return _TEXT
     try:
-        _described([parameter], {})
-    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
-        plain = parameter.replace(annotation=parameter.empty)
-        return plain.replace(default=None) if _optional(parameter) else plain
+        hash(hint)
+    except TypeError:
+        read = _read.__wrapped__
+    else:
+        read = _read
+    try:
+        return read(hint)
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         reason = error.message.split("\n")[0]
         raise TypeError(f"its parameter {parameter.name!r} has no schema: {reason}") from error
-    return parameter
+
+
+def _hint(parameter: inspect.Parameter) -> Any:
+    hint = parameter.annotation
+    if parameter.kind in _VARIADIC:
+        each = _TEXTS if hint in (parameter.empty, Any, object) else hint
+        if get_origin(each) is Unpack:
+            return get_args(each)[0]
+        return list[each] if parameter.kind is parameter.VAR_POSITIONAL else dict[str, each]  # type: ignore[valid-type]
+    if isinstance(parameter.default, FieldInfo):
+        return Annotated[hint, parameter.default]
+    return hint
+
+
+@lru_cache(maxsize=512)
+def _read(hint: Any) -> _Type:
+    try:
+        adapter = _adapter(readable(hint))
+        return _Type(adapter, adapter.json_schema(schema_generator=_WithoutTitles))
+    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
+        return _TEXT  # nothing that JSON can hold
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(hint, config=_CONFIG)
+    except PydanticUserError as error:
+        if error.code != "type-adapter-config-unused":
+            raise
+        return TypeAdapter(hint)  # a model has a configuration of its own
+
+
+# Schemas
 
 
 class _WithoutTitles(GenerateJsonSchema):
@@ -191,16 +236,24 @@ class _WithoutTitles(GenerateJsonSchema):
         return False  # "City" says no more than "city", in every request
 
 
-def _tool_schema(written: Schema, left_out: Set[str]) -> Schema:
-    """Pydantic's schema without what says nothing; `left_out` need not be sent to be None."""
-    whole = changed(written, _with_properties)
-    properties = whole["properties"]
-    for name in left_out & properties.keys():
-        properties[name] = _without_null(properties[name])
-    schema = {"type": "object", "properties": properties, "required": whole.get("required", [])}
-    if "$defs" in whole:
-        schema["$defs"] = {name: _untitled(name, s) for name, s in whole["$defs"].items()}
-    return schema
+def _merged(types: Mapping[str, _Type]) -> tuple[dict[str, Schema], dict[str, Schema]]:
+    """The schemas by name, and the definitions that they share."""
+    pieces: dict[str, Schema] = {name: copied(kind.schema) for name, kind in types.items()}
+    shared: dict[str, Schema] = {}
+    referring = {
+        name: kind.adapter
+        for name, kind in types.items()
+        if kind.adapter and "$defs" in kind.schema
+    }
+    if referring:  # two classes of one name get names of their own
+        inputs = [(name, "validation", adapter) for name, adapter in referring.items()]
+        found, rest = TypeAdapter.json_schemas(inputs, schema_generator=_WithoutTitles)  # type: ignore[arg-type]
+        pieces |= {name: schema for (name, _), schema in found.items()}
+        shared = rest["$defs"]
+    return (
+        {name: changed(schema, _with_properties) for name, schema in pieces.items()},
+        {name: _untitled(name, changed(s, _with_properties)) for name, s in shared.items()},
+    )
 
 
 def _with_properties(schema: Schema) -> Schema:
@@ -210,7 +263,20 @@ def _with_properties(schema: Schema) -> Schema:
     return schema
 
 
+def _described(schema: Schema, parameter: inspect.Parameter, told: str | None) -> Schema:
+    hint, metadata = _split(parameter.annotation)
+    if parameter.kind not in _VARIADIC and _default(parameter) is None:
+        schema = _without_null(schema)
+    schema = _untitled(getattr(hint, "__name__", ""), schema)
+    said = next((m for m in metadata if isinstance(m, str)), told)
+    fields = [m for m in (*metadata, parameter.default) if isinstance(m, FieldInfo)]
+    if said is None or any(field.description for field in fields):
+        return schema
+    return {**schema, "description": said}
+
+
 def _without_null(schema: Schema) -> Schema:
+    """To leave it out means None: the model need not be able to say it."""
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     if not choices:
@@ -219,15 +285,13 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _untitled(name: str, schema: Schema) -> Schema:
+    """Without the title that Pydantic makes of a class's name."""
     return {key: value for key, value in schema.items() if (key, value) != ("title", name)}
 
 
-def _problems(error: ValidationError) -> list[str]:
+def _problems(argument: str, error: ValidationError) -> list[str]:
     """One line each, without the input: it may be huge, and the model has just written it."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = [_problem(".".join(map(str, e["loc"])), e) for e in found[:MAX_PROBLEMS]]
-    return [*lines, f"and {more} more"] if (more := len(found) - len(lines)) else lines
-
-
-def _problem(place: str, error: Mapping[str, Any]) -> str:
-    return f"{place} is missing" if error["type"] == "missing" else f"{place}: {error['msg']}"
+    lines = [f"{'.'.join(map(str, (argument, *e['loc'])))}: {e['msg']}" for e in found]
+    more = len(lines) - MAX_PROBLEMS
+    return [*lines[:MAX_PROBLEMS], f"and {more} more"] if more > 0 else lines

@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of its parameters, in Google's, NumPy's or Sphinx's style.
+"""What a docstring says of a function and its parameters: Google's, NumPy's or Sphinx's style.
 
 Reading the sections is the docstring-parser package's work; it is imported when there are any.
 """

@@ -9,11 +9,11 @@ from typing import Any, Self
 from pywrapai.core import flow
 from pywrapai.core.base import ToolCall, ToolResult
 from pywrapai.core.flow import Flow, Step
+from pywrapai_graph.tools.copies import copied
 from pywrapai_graph.tools.errors import broken_arguments
 from pywrapai_graph.tools.results import failed, succeeded
 from pywrapai_graph.tools.signature import is_unbound_method
 from pywrapai_graph.tools.tool import Tool, tool_of
-from pywrapai_graph.tools.values import copied
 
 Schemas = list[dict[str, Any]]
 

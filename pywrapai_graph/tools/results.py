@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from pywrapai.core.base import ToolCall, ToolResult
-from pywrapai_graph.tools.values import plain
 
 MAX_ERROR_LENGTH = 4_000
 """Of an error's message; some hold a whole page."""
@@ -20,6 +19,8 @@ def to_text(value: Any) -> str:
     """
     if type(value) is str and value and not value.isspace():
         return value
+    from pywrapai_graph.tools.values import plain  # decimal and uuid, when they are needed
+
     written = plain(value)
     if isinstance(written, str) and written.strip():
         return written

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -52,16 +52,21 @@ def parameters(fn: Fn, names_around: Mapping[str, Any] | None = None) -> list[in
         raise TypeError("it is a generator function: let it return a list")
     bound = _bound(fn)
     hints = resolved_hints(fn, names_around)
+    found = _written(fn)
     return [
         p.replace(annotation=hints.get(p.name, p.empty))
-        for p in _written(fn)[is_unbound_method(fn) :]
+        for p in found[_lacks_self(found) :]
         if p.name not in bound
     ]
 
 
 def is_unbound_method(fn: Fn) -> bool:
     """Whether the `self` of a method, or the `cls`, is still to be given."""
-    first = next(iter(_written(fn)), None)
+    return _lacks_self(_written(fn))
+
+
+def _lacks_self(found: Sequence[inspect.Parameter]) -> bool:
+    first = found[0] if found else None
     return first is not None and first.name in ("self", "cls") and first.annotation is first.empty
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import Parameter, isawaitable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
@@ -14,9 +14,9 @@ from pywrapai.core import portal
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Step
 from pywrapai_graph.tools import signature
+from pywrapai_graph.tools.copies import copied
 from pywrapai_graph.tools.docstrings import first_line, parameter_descriptions
 from pywrapai_graph.tools.names import checked, name_of
-from pywrapai_graph.tools.values import copied
 
 if TYPE_CHECKING:
     from pywrapai_graph.tools.arguments import Arguments, Bound
@@ -247,8 +247,4 @@ def tool_of(item: Any) -> Tool:
         raise TypeError(
             f"{item!r:.80} is no tool: write @tool above its def, or give Tool.from_function(...)"
         )
-    if known.fn is item:
-        return known
-    return Tool.from_function(
-        item, known.name, known.description, requires_approval=known.requires_approval
-    )
+    return known if known.fn is item else replace(known, fn=item)

@@ -1,8 +1,10 @@
-"""`typing.TypedDict` for Pydantic, which before Python 3.12 takes that of typing_extensions alone."""
+"""`typing.TypedDict` for Pydantic, which before Python 3.12 takes typing_extensions' alone."""
 
 from __future__ import annotations
 
+import operator
 import sys
+from functools import reduce
 from types import UnionType
 from typing import (
     Annotated,
@@ -34,7 +36,7 @@ def _readable(hint: Any, within: tuple[Any, ...]) -> Any:
     if origin is Annotated:
         return Annotated[changed[0], *hint.__metadata__]
     if origin in (Union, UnionType):
-        return Union[changed]
+        return reduce(operator.or_, changed)
     return origin[changed] if len(changed) > 1 else origin[changed[0]]
 
 
@@ -48,7 +50,8 @@ def _made_anew(typed_dict: Any, within: tuple[Any, ...]) -> Any:
         else NotRequired[_readable(_value_type(hint), within)]
         for name, hint in hints.items()
     }
-    new: Any = TypedDict(typed_dict.__name__, fields)  # type: ignore[operator]
+    make: Any = TypedDict
+    new = make(typed_dict.__name__, fields)
     new.__doc__, new.__module__ = typed_dict.__doc__, typed_dict.__module__
     return new
 

@@ -1,4 +1,4 @@
-"""JSON values: copies of them, and what stands for any other value."""
+"""Any value as JSON values, for a reader."""
 
 from __future__ import annotations
 
@@ -22,13 +22,6 @@ MAX_INTEGER_BITS = 10_000
 """Python refuses to write longer ones in decimals."""
 
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
-
-
-def copied(value: Any) -> Any:
-    """A copy of a JSON value; what is in it and is none stays what it is."""
-    if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def plain(value: Any) -> Any:
@@ -86,12 +79,12 @@ def _dumped(model: Any) -> Any:
     return _shown(model)
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, Integral):
-        number = int(value)
-        return number if number.bit_length() <= MAX_INTEGER_BITS else hex(number)
-    number = float(value)
-    return number if math.isfinite(number) else _NOT_FINITE.get(number, "NaN")
+def _number(value: Any) -> int | float | str:
+    if not isinstance(value, Integral):
+        value = float(value)
+        return value if math.isfinite(value) else _NOT_FINITE.get(value, "NaN")
+    number = int(value)
+    return number if number.bit_length() <= MAX_INTEGER_BITS else hex(number)
 
 
 def _text_in(data: bytes) -> str:
@@ -108,9 +101,10 @@ def _key(key: Any) -> str:
 
 def _shown(value: Any) -> str:
     """Its `repr`, without the address in memory that Python's own has."""
-    if type(value).__repr__ is object.__repr__:
-        return f"<{type(value).__qualname__}>"
+    kind: Any = type(value)
+    if kind.__repr__ is object.__repr__:
+        return f"<{kind.__qualname__}>"
     try:
         return repr(value)
     except Exception as error:
-        return f"<{type(value).__qualname__}: its repr failed with {type(error).__name__}>"
+        return f"<{kind.__qualname__}: its repr failed with {type(error).__name__}>"

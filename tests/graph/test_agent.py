@@ -65,7 +65,7 @@ def delete(name: str) -> str:
     return f"deleted {name}"
 
 
-def call(name: str, call_id: str = "c1", **arguments) -> ToolCall:
+def call(name: str, call_id: str = "c1", /, **arguments) -> ToolCall:
     return ToolCall(call_id, name, arguments)
 
 
