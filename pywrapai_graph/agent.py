@@ -25,8 +25,9 @@ from pywrapai_graph.agent_values import (
     ToolTimeoutError,
 )
 from pywrapai_graph.graph import GraphLLM
-from pywrapai_graph.tools import ToolArgumentsError, ToolRegistry
+from pywrapai_graph.tools import Tool, ToolArgumentsError, ToolRegistry
 from pywrapai_graph.tools.results import failed, succeeded
+from pywrapai_graph.tools.signature import is_async
 
 
 class Agent:
@@ -165,10 +166,10 @@ class Agent:
         if call.name not in self.registry:
             known = ", ".join(self.registry.names) or "none"
             raise _Refused(f"there is no tool {call.name!r:.80}; there are: {known}")
-        if self.registry.get(call.name).requires_approval:
+        tool = self.registry.get(call.name)
+        if tool.requires_approval:
             yield from self._approved(call)
-        step = self.registry.step(call)
-        return (yield _within(self.config.tool_timeout, step, call.name))
+        return (yield _within(self.config.tool_timeout, self.registry.step(call), tool))
 
     def _approved(self, call: ToolCall) -> Flow[None]:
         approve = self.config.approve
@@ -214,15 +215,15 @@ class _Progress:
     def add(self, step: AgentStep) -> None:
         """Keep a step, and the messages that tell the model of it.
 
-        A call without a result would be refused by every provider, so it is left out with it.
+        A call without a result would be refused by every provider, so it is left out with it; and
+        so is a turn that has no call left, as not all providers take a turn of the model's last.
         """
         self.steps.append(step)
         answered = {result.tool_call_id for result in step.tool_results}
         calls = [call for call in step.tool_calls if call.id in answered]
         assert step.response is not None  # every step of a run has one
-        said = replace(step.response.message, tool_calls=calls or None)
-        if calls or said.text:
-            self.added.append(said)
+        if calls:
+            self.added.append(replace(step.response.message, tool_calls=calls))
         for result in step.tool_results:
             self.added.append(Message(Role.TOOL, result.content, tool_result=result))
 
@@ -256,14 +257,16 @@ async def _awaited(found: Any) -> Any:
     return await found
 
 
-def _within(seconds: float | None, step: Step, name: str) -> Step:
+def _within(seconds: float | None, step: Step, tool: Tool) -> Step:
     """The step, failed if it takes longer. A sync tool cannot be stopped: it is left behind."""
     if seconds is None:
         return step
 
-    late = ToolTimeoutError(f"{name} took longer than {seconds:g} seconds")
+    late = ToolTimeoutError(f"{tool.name} took longer than {seconds:g} seconds")
 
     def block() -> Any:
+        if is_async(tool.fn):
+            return portal.run(wait())
         found: Future[Any] = Future()
         context = contextvars.copy_context()
 
@@ -273,12 +276,12 @@ def _within(seconds: float | None, step: Step, name: str) -> Step:
             except BaseException as error:
                 found.set_exception(error)
 
-        threading.Thread(target=work, name=f"tool {name}", daemon=True).start()
+        threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
         try:
             return found.result(seconds)
         except TimeoutError:
-            if found.done():  # the tool's own
-                raise
+            if found.done():  # the tool's own, or it has ended this very moment
+                return found.result()
             raise late from None
 
     async def wait() -> Any:

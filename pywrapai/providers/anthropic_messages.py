@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -76,6 +76,8 @@ class _Conversation:
     def __init__(self) -> None:
         self.turns: list[tuple[str, list[Block]]] = []
         self._used: set[str] = set()
+        self._names: dict[str, Iterator[str]] = {}
+        """What further calls of one id can be called; it goes on where the last one stopped."""
         self._waiting: dict[str, list[str]] = {}
         """The wire's ids of calls without a result yet, by the id that the caller knows."""
 
@@ -115,7 +117,7 @@ class _Conversation:
 
     def _call(self, call: ToolCall) -> Block:
         legal = _legal_id(call.id)
-        names = (legal if number == 1 else f"{legal}_{number}" for number in count(1))
+        names = self._names.setdefault(legal, _numbered(legal))
         unique = next(name for name in names if name not in self._used)
         self._used.add(unique)
         self._waiting.setdefault(call.id, []).append(unique)
@@ -124,6 +126,10 @@ class _Conversation:
     def _id_of(self, result: ToolResult) -> str:
         waiting = self._waiting.get(result.tool_call_id)
         return waiting.pop(0) if waiting else _legal_id(result.tool_call_id)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    return (name if number == 1 else f"{name}_{number}" for number in count(1))
 
 
 def _legal_id(call_id: str) -> str:

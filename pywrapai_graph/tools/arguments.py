@@ -1,32 +1,19 @@
-"""The home of Pydantic among the tools: a function's parameters as JSON Schema, and as a check.
-
-Each parameter is read by itself, and equal hints once for all tools: programs use few types, and
-Pydantic takes longer to read one than to check a whole call.
-"""
+"""A function's parameters as one JSON Schema, and a model's arguments as a call of the function."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, Unpack, get_args, get_origin
+from typing import Any, TypeAlias, Union, get_args, get_origin
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, WithJsonSchema
-from pydantic.errors import (
-    PydanticInvalidForJsonSchema,
-    PydanticSchemaGenerationError,
-    PydanticUndefinedAnnotation,
-    PydanticUserError,
-)
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
 
-from pywrapai.core.schema import Schema, changed
+from pywrapai.core.schema import Schema
 from pywrapai_graph.tools.copies import copied
 from pywrapai_graph.tools.errors import ToolArgumentsError
-from pywrapai_graph.tools.typed_dicts import readable
+from pywrapai_graph.tools.types import VARIADIC, merged, split, type_of, untitled
 
 Bound: TypeAlias = tuple[list[Any], dict[str, Any]]
 """The positional and the named arguments of a call."""
@@ -34,9 +21,7 @@ Bound: TypeAlias = tuple[list[Any], dict[str, Any]]
 MAX_PROBLEMS = 8
 MAX_PROBLEM_LENGTH = 300
 
-_CONFIG = ConfigDict(coerce_numbers_to_str=True)
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_UNNAMED = (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY)
+_UNNAMED = (*VARIADIC, inspect.Parameter.POSITIONAL_ONLY)
 
 
 class Arguments:
@@ -49,7 +34,7 @@ class Arguments:
         self, parameters: Sequence[inspect.Parameter], descriptions: Mapping[str, str]
     ) -> None:
         self._parameters = {p.name: p for p in parameters}
-        self._types = {p.name: _type_of(p) for p in parameters}
+        self._types = {p.name: type_of(p) for p in parameters}
         self._args = _name_of(parameters, inspect.Parameter.VAR_POSITIONAL)
         self._kwargs = _name_of(parameters, inspect.Parameter.VAR_KEYWORD)
         self._required = [p.name for p in parameters if _is_required(p)]
@@ -58,7 +43,7 @@ class Arguments:
         self.schema = self._schema(descriptions)
 
     def _schema(self, descriptions: Mapping[str, str]) -> Schema:
-        properties, definitions = _merged(self._types)
+        properties, definitions = merged(self._types)
         for name, schema in properties.items():
             parameter = self._parameters[name]
             properties[name] = _described(schema, parameter, descriptions.get(name))
@@ -115,16 +100,13 @@ def _name_of(parameters: Sequence[inspect.Parameter], kind: Any) -> str | None:
     return next((p.name for p in parameters if p.kind is kind), None)
 
 
-# Parameters
-
-
 def _is_required(parameter: inspect.Parameter) -> bool:
-    return parameter.kind not in _VARIADIC and _default(parameter) is parameter.empty
+    return parameter.kind not in VARIADIC and _default(parameter) is parameter.empty
 
 
 def _is_filled(parameter: inspect.Parameter) -> bool:
     """Whether the function would miss it when it is not sent: Python does not know its default."""
-    if parameter.kind in _VARIADIC or _is_required(parameter):
+    if parameter.kind in VARIADIC or _is_required(parameter):
         return False
     return parameter.default is parameter.empty or isinstance(parameter.default, FieldInfo)
 
@@ -144,130 +126,22 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 def _field_in(parameter: inspect.Parameter) -> FieldInfo | None:
     """The Field that has its default: `x: int = Field(5)`, or `x: Annotated[int, Field(5)]`."""
-    given = (parameter.default, *_split(parameter.annotation)[1])
+    given = (parameter.default, *split(parameter.annotation)[1])
     return next((g for g in given if isinstance(g, FieldInfo) and not g.is_required()), None)
 
 
 def _is_optional(parameter: inspect.Parameter) -> bool:
     """Whether None is one of its types."""
-    hint, _ = _split(parameter.annotation)
+    hint, _ = split(parameter.annotation)
     choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return NoneType in choices or None in choices
 
 
-def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    if get_origin(hint) is not Annotated:
-        return hint, ()
-    return hint.__origin__, hint.__metadata__
-
-
-# Types
-
-
-@dataclass(frozen=True, slots=True)
-class _Type:
-    """A type hint as Pydantic reads it."""
-
-    adapter: TypeAdapter[Any] | None
-    """None where anything goes."""
-    schema: Schema
-
-    def validate(self, value: Any) -> Any:
-        return value if self.adapter is None else self.adapter.validate_python(value)
-
-
-_TEXT = _Type(None, {"type": "string"})
-"""What has no hint: the model is asked for a text, and whatever it sends is passed on."""
-_TEXTS = Annotated[Any, WithJsonSchema(_TEXT.schema)]
-
-
-def _type_of(parameter: inspect.Parameter) -> _Type:
-    hint = _hint(parameter)
-    if hint in (parameter.empty, Any, object):
-        return _TEXT
-    try:
-        hash(hint)
-    except TypeError:
-        read = _read.__wrapped__
-    else:
-        read = _read
-    try:
-        return read(hint)
-    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        reason = error.message.split("\n")[0]
-        raise TypeError(f"its parameter {parameter.name!r} has no schema: {reason}") from error
-
-
-def _hint(parameter: inspect.Parameter) -> Any:
-    hint = parameter.annotation
-    if parameter.kind in _VARIADIC:
-        each = _TEXTS if hint in (parameter.empty, Any, object) else hint
-        if get_origin(each) is Unpack:
-            return get_args(each)[0]
-        return list[each] if parameter.kind is parameter.VAR_POSITIONAL else dict[str, each]  # type: ignore[valid-type]
-    if isinstance(parameter.default, FieldInfo):
-        return Annotated[hint, parameter.default]
-    return hint
-
-
-@lru_cache(maxsize=512)
-def _read(hint: Any) -> _Type:
-    try:
-        adapter = _adapter(readable(hint))
-        return _Type(adapter, adapter.json_schema(schema_generator=_WithoutTitles))
-    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
-        return _TEXT  # nothing that JSON can hold
-
-
-def _adapter(hint: Any) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(hint, config=_CONFIG)
-    except PydanticUserError as error:
-        if error.code != "type-adapter-config-unused":
-            raise
-        return TypeAdapter(hint)  # a model has a configuration of its own
-
-
-# Schemas
-
-
-class _WithoutTitles(GenerateJsonSchema):
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False  # "City" says no more than "city", in every request
-
-
-def _merged(types: Mapping[str, _Type]) -> tuple[dict[str, Schema], dict[str, Schema]]:
-    """The schemas by name, and the definitions that they share."""
-    pieces: dict[str, Schema] = {name: copied(kind.schema) for name, kind in types.items()}
-    shared: dict[str, Schema] = {}
-    referring = {
-        name: kind.adapter
-        for name, kind in types.items()
-        if kind.adapter and "$defs" in kind.schema
-    }
-    if referring:  # two classes of one name get names of their own
-        inputs = [(name, "validation", adapter) for name, adapter in referring.items()]
-        found, rest = TypeAdapter.json_schemas(inputs, schema_generator=_WithoutTitles)  # type: ignore[arg-type]
-        pieces |= {name: schema for (name, _), schema in found.items()}
-        shared = rest["$defs"]
-    return (
-        {name: changed(schema, _with_properties) for name, schema in pieces.items()},
-        {name: _untitled(name, changed(s, _with_properties)) for name, s in shared.items()},
-    )
-
-
-def _with_properties(schema: Schema) -> Schema:
-    """OpenAI's models leave a mapping empty unless it has `properties`, be they none."""
-    if schema.get("type") == "object" and "properties" not in schema:
-        return {**schema, "properties": {}}
-    return schema
-
-
 def _described(schema: Schema, parameter: inspect.Parameter, told: str | None) -> Schema:
-    hint, metadata = _split(parameter.annotation)
-    if parameter.kind not in _VARIADIC and _default(parameter) is None:
+    hint, metadata = split(parameter.annotation)
+    if parameter.kind not in VARIADIC and _default(parameter) is None:
         schema = _without_null(schema)
-    schema = _untitled(getattr(hint, "__name__", ""), schema)
+    schema = untitled(getattr(hint, "__name__", ""), schema)
     said = next((m for m in metadata if isinstance(m, str)), told)
     fields = [m for m in (*metadata, parameter.default) if isinstance(m, FieldInfo)]
     if said is None or any(field.description for field in fields):
@@ -282,11 +156,6 @@ def _without_null(schema: Schema) -> Schema:
     if not choices:
         return schema
     return {**choices[0], **rest} if len(choices) == 1 else {"anyOf": choices, **rest}
-
-
-def _untitled(name: str, schema: Schema) -> Schema:
-    """Without the title that Pydantic makes of a class's name."""
-    return {key: value for key, value in schema.items() if (key, value) != ("title", name)}
 
 
 def _problems(argument: str, error: ValidationError) -> list[str]:

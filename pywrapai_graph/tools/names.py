@@ -33,7 +33,7 @@ def name_of(fn: Callable[..., Any]) -> str:
     """
     if isinstance(fn, partial):
         return name_of(fn.func)
-    given = getattr(fn, "__name__", None) or type(fn).__name__
+    given = getattr(fn, "__name__", type(fn).__name__)
     name = sanitised(given) if given != "<lambda>" else ""
     if not name:
         raise ValueError(f"there is no name in {given!r:.100} for a tool: pass name=")

@@ -30,7 +30,7 @@ def docstring_of(fn: Fn) -> str | None:
         return docstring_of(fn.func)
     if inspect.isroutine(fn) or isinstance(fn, type):
         return inspect.getdoc(fn)
-    return inspect.getdoc(type(fn).__call__) or inspect.getdoc(type(fn))
+    return type(fn).__call__.__doc__ or inspect.getdoc(type(fn))
 
 
 def is_async(fn: Fn) -> bool:

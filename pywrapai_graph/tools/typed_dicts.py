@@ -44,17 +44,20 @@ def _made_anew(typed_dict: Any, within: tuple[Any, ...]) -> Any:
     from typing_extensions import TypedDict
 
     hints = get_type_hints(typed_dict, include_extras=True)
-    fields = {
-        name: _readable(_value_type(hint), within)
-        if name in typed_dict.__required_keys__
-        else NotRequired[_readable(_value_type(hint), within)]
-        for name, hint in hints.items()
-    }
+    fields = {}
+    for name, hint in hints.items():
+        is_required, value = _requirement(hint, name in typed_dict.__required_keys__)
+        made = _readable(value, within)
+        fields[name] = made if is_required else NotRequired[made]
     make: Any = TypedDict
     new = make(typed_dict.__name__, fields)
     new.__doc__, new.__module__ = typed_dict.__doc__, typed_dict.__module__
     return new
 
 
-def _value_type(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
+def _requirement(hint: Any, otherwise: bool) -> tuple[bool, Any]:
+    """Whether a key is required, and its type. `__required_keys__` has not seen through strings."""
+    origin = get_origin(hint)
+    if origin in (Required, NotRequired):
+        return origin is Required, get_args(hint)[0]
+    return otherwise, hint

@@ -1,0 +1,602 @@
+"""What a model is told of a function: name, description, parameters."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import math
+import subprocess
+import sys
+import time
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial, wraps
+from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
+
+import pytest
+from pydantic import BaseModel, Field
+
+from pywrapai_graph import Tool, ToolRegistry, tool
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Place(BaseModel):
+    """Where something is."""
+
+    city: str
+    title: str = "none"
+
+
+class Node(BaseModel):
+    children: list[Node] = []
+
+
+class Point(TypedDict):
+    x: int
+    label: NotRequired[Annotated[str, Field(description="what it is called")]]
+
+
+class Tree(TypedDict, total=False):
+    left: Tree
+    size: typing.Required[int]
+
+
+@dataclass
+class Route:
+    start: Place
+    stops: list[Place]
+
+
+def parameters(fn: Callable[..., Any]) -> dict[str, Any]:
+    made = getattr(fn, "_pywrapai_tool", None) or Tool.from_function(fn, name="f")
+    return made.parameters
+
+
+def properties(fn: Callable[..., Any]) -> dict[str, Any]:
+    return parameters(fn)["properties"]
+
+
+# The function stays
+
+
+def test_a_decorated_function_is_the_function_itself():
+    def add(x: int, y: int = 2) -> int:
+        """Add two numbers."""
+        return x + y
+
+    decorated = tool(add)
+
+    assert decorated is add
+    assert (decorated(1), decorated.__name__, decorated.__doc__) == (3, "add", "Add two numbers.")
+    assert str(inspect.signature(decorated)) == "(x: 'int', y: 'int' = 2) -> 'int'"
+
+
+def test_a_decorated_function_carries_its_tool():
+    @tool
+    def add(x: int, y: int = 2) -> int:
+        """Add two numbers.
+
+        More of it.
+        """
+        return x + y
+
+    made = add._pywrapai_tool
+
+    assert isinstance(made, Tool)
+    assert (made.name, made.description, made.requires_approval) == (
+        "add",
+        "Add two numbers.",
+        False,
+    )
+    assert made.fn is add
+    assert made(1, y=5) == 6
+
+
+def test_name_description_and_approval_may_be_given():
+    @tool(name="plus", description="Sum.", requires_approval=True)
+    def add(x: int) -> int:
+        """Add."""
+        return x
+
+    made = add._pywrapai_tool
+
+    assert (made.name, made.description, made.requires_approval) == ("plus", "Sum.", True)
+
+
+def test_one_function_is_decorated_once_and_may_have_more_tools():
+    @tool
+    def add(x: int) -> int:
+        return x
+
+    with pytest.raises(TypeError, match=r"add is a tool already.*Tool\.from_function"):
+        tool(name="plus")(add)
+    assert Tool.from_function(add, name="plus").name == "plus"
+
+
+@pytest.mark.parametrize("kind", [staticmethod, classmethod])
+def test_the_decorators_of_a_class_go_above_ours(kind):
+    with pytest.raises(TypeError, match=f"put @{kind.__name__} above @tool"):
+        tool(kind(lambda: None))
+
+
+def test_decorating_imports_nothing():
+    code = """
+import sys
+from pywrapai_graph import tool
+
+@tool
+def f(x: int) -> int:
+    "Text."
+    return x
+
+print(*[m for m in ("pydantic", "asyncio", "docstring_parser") if m in sys.modules])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ended.stdout.strip() == ""
+
+
+# Types
+
+
+def test_the_types_of_the_document():
+    def f(a: str, b: int, c: float, d: bool, e: list, f: dict, g): ...
+
+    found = parameters(f)
+
+    types = {name: schema["type"] for name, schema in found["properties"].items()}
+    assert types == {
+        **{"a": "string", "b": "integer", "c": "number", "d": "boolean"},
+        **{"e": "array", "f": "object", "g": "string"},
+    }
+    assert found["required"] == ["a", "b", "c", "d", "e", "f", "g"]
+    assert found["type"] == "object"
+
+
+def test_what_says_nothing_and_what_json_cannot_hold_is_asked_for_as_text():
+    class Session: ...
+
+    @tool
+    def f(a: Any, b: object, c: Session, d: Callable[[], int], e: Session | None = None): ...
+
+    assert properties(f) == {name: {"type": "string"} for name in "abcde"}
+    assert parameters(f)["required"] == ["a", "b", "c", "d"]
+
+
+def test_rich_types_have_their_whole_schema():
+    def f(
+        a: Literal["x", "y"],
+        b: Color,
+        c: Annotated[int, Field(gt=0, description="how many")],
+        d: int | str,
+        e: list[int],
+        f: dict[str, float],
+        g: tuple[int, str],
+    ): ...
+
+    found = properties(f)
+
+    assert found["a"] == {"type": "string", "enum": ["x", "y"]}
+    assert found["b"] == {"type": "string", "enum": ["red", "blue"]}
+    assert found["c"] == {"type": "integer", "exclusiveMinimum": 0, "description": "how many"}
+    assert found["d"] == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert found["e"] == {"type": "array", "items": {"type": "integer"}}
+    assert found["f"]["additionalProperties"] == {"type": "number"}
+    assert [item["type"] for item in found["g"]["prefixItems"]] == ["integer", "string"]
+
+
+def test_a_mapping_has_properties_even_if_they_are_none():
+    def f(a: dict[str, str], b: dict, c: list[dict[str, int]]): ...
+
+    found = properties(f)
+
+    assert found["a"] == {
+        "type": "object",
+        "properties": {},
+        "additionalProperties": {"type": "string"},
+    }
+    assert found["b"]["properties"] == found["c"]["items"]["properties"] == {}
+
+
+def test_models_dataclasses_and_typed_dicts_are_objects_with_their_fields():
+    def f(place: Place, route: Route, point: Point, points: list[Point] | None = None): ...
+
+    found = parameters(f)
+    definitions = found["$defs"]
+
+    assert definitions["Place"]["description"] == "Where something is."
+    assert definitions["Place"]["required"] == ["city"]
+    assert set(definitions["Place"]["properties"]) == {"city", "title"}
+    assert definitions["Route"]["properties"]["stops"]["items"] == {"$ref": "#/$defs/Place"}
+    assert found["properties"]["route"] == {"$ref": "#/$defs/Route"}
+    point = found["properties"]["point"]
+    assert point["properties"]["label"] == {"type": "string", "description": "what it is called"}
+    assert point["required"] == ["x"]
+
+
+def test_typing_typed_dict_is_read_wherever_it_stands():
+    def f(
+        a: Point,
+        b: list[Point],
+        c: Point | None,
+        d: dict[str, Annotated[Point, "x"]],
+        e: Point | int,
+    ): ...
+
+    @tool
+    def g(tree: Tree): ...
+
+    found = properties(f)
+    point = found["a"]
+    assert point["properties"]["x"] == {"type": "integer"}
+    assert point["required"] == ["x"]
+    assert found["b"]["items"]["$ref"].startswith("#/$defs/Point")
+    assert properties(g)["tree"]["required"] == ["size"]
+
+
+def test_two_classes_of_one_name_are_kept_apart():
+    def one() -> type:
+        class Item(BaseModel):
+            a: list[Place]
+
+        return Item
+
+    def two() -> type:
+        class Item(BaseModel):
+            b: list[Place]
+
+        return Item
+
+    def f(x, y): ...
+
+    f.__annotations__ = {"x": list[one()], "y": list[two()]}
+    found = parameters(f)
+
+    refs = [found["properties"][name]["items"]["$ref"].rsplit("/")[-1] for name in "xy"]
+    assert [list(found["$defs"][ref]["properties"]) for ref in refs] == [["a"], ["b"]]
+
+
+def test_a_recursive_model_keeps_its_references_and_ends_soon():
+    class Ladder(BaseModel):
+        up: Ladder | None = None
+        also: Ladder | None = None
+
+    @tool
+    def f(node: Node, ladder: Ladder): ...
+
+    started = time.perf_counter()
+    found = parameters(f)
+
+    assert time.perf_counter() - started < 1
+    assert found["$defs"]["Node"]["properties"]["children"]["items"]["$ref"] == "#/$defs/Node"
+
+
+def test_parameters_may_be_called_what_json_schema_calls_its_keys():
+    def f(title: str, properties: dict, type: str, required: bool, default: int, items: list): ...
+
+    found = parameters(f)
+
+    names = ["title", "properties", "type", "required", "default", "items"]
+    assert list(found["properties"]) == found["required"] == names
+
+
+def test_no_title_repeats_a_name_and_one_that_was_given_stays():
+    def f(city_name: str, place: Place, color: Color, n: Annotated[int, Field(title="Number")]): ...
+
+    found = properties(f)
+
+    assert [name for name, schema in found.items() if "title" in schema] == ["n"]
+    assert "title" not in found["place"]["properties"]["city"]
+
+
+# Optional, default, required
+
+
+def test_optional_parameters_need_not_be_sent_in_either_spelling():
+    def f(
+        a: Optional[int],  # noqa: UP045
+        b: int | None,
+        c: str | None = None,
+        d: int | None = 5,
+        e: int = 1,
+    ): ...
+
+    found = parameters(f)
+
+    assert found["required"] == []
+    assert found["properties"]["a"] == found["properties"]["b"] == {"type": "integer"}
+    assert found["properties"]["c"] == {"type": "string"}
+    assert found["properties"]["d"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    assert found["properties"]["e"] == {"type": "integer"}
+
+
+def test_a_fields_default_counts_as_one():
+    def f(
+        a: int = Field(5, ge=1, description="how many"),
+        b: Annotated[str, Field(default="x")] = "y",
+        c: Annotated[int, Field(default_factory=lambda: 3)] = ...,
+        d: int = Field(description="needed"),
+    ): ...
+
+    del f.__annotations__["c"]
+    found = parameters(f)
+
+    assert found["required"] == ["d"]
+    assert found["properties"]["a"] == {
+        **{"type": "integer", "minimum": 1, "default": 5, "description": "how many"}
+    }
+    assert found["properties"]["d"]["description"] == "needed"
+
+
+# Descriptions
+
+
+GOOGLE = """Find things.
+
+    Args:
+        query (str): What to look for,
+            in a few words.
+        limit: How many.
+        **more: The rest.
+
+    Returns:
+        A list.
+    """
+NUMPY = """Find things.
+
+    Parameters
+    ----------
+    query : str
+        What to look for,
+        in a few words.
+    limit : int, optional
+        How many.
+    **more
+        The rest.
+    """
+SPHINX = """Find things.
+
+    :param str query: What to look for,
+        in a few words.
+    :param limit: How many.
+    :param more: The rest.
+    :returns: A list.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_parameters_are_described_by_the_docstring(docstring):
+    def search(query: str, limit: int = 5, **more: int): ...
+
+    search.__doc__ = docstring
+    made = Tool.from_function(search)
+
+    assert made.description == "Find things."
+    told = {n: s["description"] for n, s in made.parameters["properties"].items()}
+    assert told == {
+        "query": "What to look for, in a few words.",
+        "limit": "How many.",
+        "more": "The rest.",
+    }
+
+
+def test_what_is_said_at_the_parameter_wins_over_the_docstring():
+    def f(a: Annotated[str, "at a"], b: Annotated[str, Field(description="at b")], c: Place):
+        """Do.
+
+        Args:
+            a: doc a
+            b: doc b
+            c: doc c
+        """
+
+    told = [schema["description"] for schema in properties(f).values()]
+
+    assert told == ["at a", "at b", "doc c"]
+
+
+def test_numpy_may_describe_two_at_once():
+    def f(x: int, y: int):
+        """Add.
+
+        Parameters
+        ----------
+        x, y : int
+            A number.
+        """
+
+    assert [s["description"] for s in properties(f).values()] == ["A number."] * 2
+
+
+def test_without_a_docstring_there_is_no_description():
+    def f(x: int): ...
+
+    assert Tool.from_function(f).description == ""
+    assert properties(f) == {"x": {"type": "integer"}}
+
+
+# What can be a tool
+
+
+class Search:
+    """Looks things up."""
+
+    def __init__(self, corpus: str = "c") -> None:
+        self.corpus = corpus
+
+    @tool
+    def find(self, query: str) -> str:
+        """Find."""
+        return f"{self.corpus}: {query}"
+
+    @classmethod
+    @tool
+    def kind(cls, query: str) -> str:
+        return f"{cls.__name__}: {query}"
+
+    @staticmethod
+    @tool
+    def fixed(query: str) -> str:
+        return query
+
+    async def __call__(self, query: str, limit: int = 3) -> str:
+        return f"{self.corpus} {query} {limit}"
+
+
+def traced(fn):
+    @wraps(fn)
+    def wrapper(*args, **kwargs):
+        return ["traced", fn(*args, **kwargs)]
+
+    return wrapper
+
+
+def test_self_and_cls_are_left_out():
+    registry = ToolRegistry()
+    for method in (Search("a").find, Search.kind, Search.fixed):
+        registry.register(method)
+
+    assert registry.names == ["find", "kind", "fixed"]
+    assert all(list(t.parameters["properties"]) == ["query"] for t in registry)
+    assert list(Search.find._pywrapai_tool.parameters["properties"]) == ["query"]
+
+
+def test_callable_objects_partials_and_wrapped_functions_are_looked_into():
+    def scale(x: int, factor: int, unit: str = "m") -> str:
+        """Scale it."""
+        return f"{x * factor}{unit}"
+
+    made = {
+        "object": Tool.from_function(Search()),
+        "partial": Tool.from_function(partial(partial(scale, factor=3), unit="km")),
+        "wrapped": Tool.from_function(traced(scale)),
+        "cached": Tool.from_function(lru_cache(scale)),
+    }
+
+    assert {k: t.name for k, t in made.items()} == {
+        "object": "Search",
+        **dict.fromkeys(["partial", "wrapped", "cached"], "scale"),
+    }
+    assert made["object"].description == "Looks things up."
+    assert made["partial"].description == "Scale it."
+    taken = {kind: list(t.parameters["properties"]) for kind, t in made.items()}
+    assert taken == {
+        "object": ["query", "limit"],
+        "partial": ["x"],
+        "wrapped": ["x", "factor", "unit"],
+        "cached": ["x", "factor", "unit"],
+    }
+
+
+def test_a_builtin_is_a_tool_if_python_knows_its_signature():
+    assert properties(math.sqrt) == {"x": {"type": "string"}}
+    with pytest.raises(TypeError, match=r"cannot be a tool.*put a function with type hints around"):
+        parameters(min)
+
+
+def test_what_cannot_be_called_is_no_tool():
+    with pytest.raises(TypeError, match="not of 'search'"):
+        tool("search")
+    with pytest.raises(TypeError, match="the fn of tool 'f' is no function"):
+        Tool("f", "", {}, fn=None)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("größe", "groe"), ("convert[int]", "convert_int"), ("f" * 80, "f" * 64), ("a b.c", "a_b_c")],
+)
+def test_a_name_is_made_such_that_providers_take_it(given, name):
+    def f(): ...
+
+    f.__name__ = given
+
+    assert Tool.from_function(f).name == name
+
+
+@pytest.mark.parametrize("name", ["<lambda>", "名前", ""])
+def test_a_function_without_a_usable_name_needs_one(name):
+    def f(): ...
+
+    f.__name__ = name
+    with pytest.raises(ValueError, match="pass name="):
+        Tool.from_function(f)
+    assert Tool.from_function(f, name="named").name == "named"
+
+
+@pytest.mark.parametrize("name", ["get weather", "x" * 65, "", "a.b", None])
+def test_a_given_name_that_providers_refuse_is_refused(name):
+    with pytest.raises(ValueError, match="cannot be a tool's name"):
+        Tool(name, "", {"type": "object"}, fn=print)
+
+
+# Hints as strings
+
+
+def test_local_names_in_string_hints_are_resolved():
+    class Local(BaseModel):
+        """A local one."""
+
+        value: int
+
+    @tool
+    def f(item: Local, items: list[Local] | None = None) -> Missing: ...  # noqa: F821
+
+    assert f._pywrapai_tool.parameters["properties"]["item"]["description"] == "A local one."
+
+
+def test_a_hint_that_cannot_be_resolved_is_told_at_registration():
+    @tool
+    def f(x: Nowhere): ...  # noqa: F821
+
+    with pytest.raises(TypeError, match="name 'Nowhere' is not defined"):
+        ToolRegistry().register(f)
+
+
+def test_an_incomplete_model_is_told_at_registration():
+    class Later(BaseModel):
+        part: Part  # noqa: F821
+
+    @tool
+    def f(x: int, later: Later): ...
+
+    with pytest.raises(TypeError, match=r"f at .* its parameter 'later' has no schema"):
+        ToolRegistry().register(f)
+
+
+def test_a_generator_is_no_tool():
+    @tool
+    def f(x: int):
+        yield x
+
+    with pytest.raises(TypeError, match="let it return a list"):
+        ToolRegistry().register(f)
+
+
+# A Tool is a value
+
+
+def test_a_tool_may_be_copied_with_changes():
+    @tool
+    def f(x: int) -> int:
+        return x
+
+    twin = replace(f._pywrapai_tool, name="g", requires_approval=True)
+
+    assert (twin.name, twin.requires_approval) == ("g", True)
+    assert twin.parameters == f._pywrapai_tool.parameters
+    assert twin.step({"x": "3"}).block() == 3
+
+
+def test_a_tool_has_no_other_attributes():
+    made = Tool("f", "", {}, fn=print)
+
+    with pytest.raises(AttributeError, match="no 'nothing'"):
+        _ = made.nothing
