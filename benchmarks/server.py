@@ -2,7 +2,8 @@
 
 Its work is part of every figure on both sides, so it does as little as HTTP/1.1 allows. Prints
 its address, and runs until it is ended. Speaks OpenAI, Anthropic, Ollama and Gemini; a request
-that asks for a stream gets CHUNKS words.
+that asks for a stream gets CHUNKS words. Below TOOLS_PATH, on OpenAI's wire, it asks for one tool
+after another until it has been told TOOL_TURNS results, and then answers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any, cast
 CHUNKS = 2000
 TEXT = '{"name": "Ann", "age": 30}'
 WORDS = [f" word{n % 97}" for n in range(CHUNKS)]
+TOOLS_PATH = "/tools/v1"
+TOOL_TURNS = 10
 
 _OPENAI: dict[str, Any] = {
     "id": "chatcmpl-benchmark",
@@ -72,6 +75,15 @@ def _streamed(events: Iterable[str], content_type: str = "text/event-stream") ->
 def _openai() -> dict[str, Any]:
     message = {"role": "assistant", "content": TEXT, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {**_OPENAI, "choices": [choice]}
+
+
+def _openai_call(turn: int) -> dict[str, Any]:
+    arguments = json.dumps({"x": turn, "label": "a label", "tags": ["one", "two"]})
+    function = {"name": f"tool_{turn:02}", "arguments": arguments}
+    call = {"id": f"call_{turn}", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls"}
     return {**_OPENAI, "choices": [choice]}
 
 
@@ -131,6 +143,8 @@ ANSWERS = {
     b":generateContent": (_whole(_GEMINI), b""),
     b":streamGenerateContent": (b"", _streamed(_gemini_events())),
 }
+TURNS = [*(_whole(_openai_call(turn)) for turn in range(TOOL_TURNS)), _whole(_openai())]
+_RESULT = re.compile(rb'"role": *"tool"')
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream": *true')
 
@@ -158,6 +172,8 @@ class _Connection(asyncio.Protocol):
 
 def _answer(request: bytes) -> bytes:
     path = request.split(b" ", 2)[1].partition(b"?")[0]
+    if path.startswith(TOOLS_PATH.encode()):
+        return TURNS[len(_RESULT.findall(request))]
     plain, streamed = next(both for end, both in ANSWERS.items() if path.endswith(end))
     return streamed if not plain or (streamed and _STREAM.search(request)) else plain
 

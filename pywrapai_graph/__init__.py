@@ -14,7 +14,7 @@ from pywrapai_graph.agent_values import (
 from pywrapai_graph.assembly import Assembly
 from pywrapai_graph.graph import GraphLLM
 from pywrapai_graph.prompts import PromptRegistry
-from pywrapai_graph.tools import Tool, ToolArgumentsError, ToolRegistry, tool
+from pywrapai_graph.tools import MCPConnectionError, Tool, ToolArgumentsError, ToolRegistry, tool
 
 __all__ = [
     "Agent",
@@ -25,6 +25,7 @@ __all__ = [
     "AgentStep",
     "Assembly",
     "GraphLLM",
+    "MCPConnectionError",
     "PromptRegistry",
     "Tool",
     "ToolArgumentsError",

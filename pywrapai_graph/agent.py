@@ -267,16 +267,7 @@ def _within(seconds: float | None, step: Step, tool: Tool) -> Step:
     def block() -> Any:
         if is_async(tool.fn):
             return portal.run(wait())
-        found: Future[Any] = Future()
-        context = contextvars.copy_context()
-
-        def work() -> None:
-            try:
-                found.set_result(context.run(step.block))
-            except BaseException as error:
-                found.set_exception(error)
-
-        threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
+        found = _in_a_thread(step.block, f"tool {tool.name}")
         try:
             return found.result(seconds)
         except TimeoutError:
@@ -296,3 +287,18 @@ def _within(seconds: float | None, step: Step, tool: Tool) -> Step:
             raise
 
     return Step(block, wait)
+
+
+def _in_a_thread(function: Callable[[], Any], name: str) -> Future[Any]:
+    """Its result to come. The thread sees the caller's context variables."""
+    found: Future[Any] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            found.set_result(context.run(function))
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return found

@@ -90,7 +90,7 @@ def test_the_python_of_a_page_runs_and_prints_what_it_says(
 
     for block in blocks(page, "python"):
         code = "\n" * block.line + block.text  # so that a traceback names the page's own line
-        exec(compile(code, str(page), "exec"), namespace)
+        exec(compile(code, str(page), "exec", dont_inherit=True), namespace)
         promised.update(promises(code))
 
     printed = {line: printer.lines.get(line, "").strip() for line in promised}

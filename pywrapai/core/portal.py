@@ -15,6 +15,7 @@ from pywrapai.core.process import after_fork_in_child
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -26,12 +27,28 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
     An exception here, such as Ctrl-C, cancels it.
     """
-    background = _the_loop()
-    if threading.current_thread() is background:
+    if is_here():
         return _apart(coroutine)  # the loop would wait for itself, for ever
+    return result_of(start(coroutine))
+
+
+def start(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run the coroutine in the background loop itself; cancelling the future cancels it.
+
+    It runs in a copy of the caller's context variables.
+    """
     from asyncio import run_coroutine_threadsafe
 
-    future = run_coroutine_threadsafe(coroutine, background.loop)
+    return run_coroutine_threadsafe(coroutine, _the_loop().loop)
+
+
+def is_here() -> bool:
+    """Whether the caller is in the loop's own thread, which must not wait for what is started."""
+    return threading.current_thread() is _background
+
+
+def result_of(future: Future[T]) -> T:
+    """Wait for what was started. An exception here, such as Ctrl-C, cancels it."""
     try:
         return future.result()
     except BaseException:
@@ -83,7 +100,7 @@ def _the_loop() -> _Background:
 
 
 def _stop() -> None:
-    if _background is not None:
+    if _background is not None and not _background.loop.is_closed():  # a child registers it anew
         _background.stop()
 
 

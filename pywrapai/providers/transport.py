@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -17,6 +18,7 @@ from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
 from pywrapai.core.process import after_fork_in_child
+from pywrapai.exceptions import ConfigurationError
 from pywrapai.providers.lanes import Lanes
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class Pools(Generic[C, A]):
         known = self._pool
         if known is None:
             http = import_module(self._library)
-            with self._lock:
+            with self._lock, _environment(http):
                 known = self._pool or Pool(http.Client(**self._settings(http)))
                 self._pool = known
         return known
@@ -87,7 +89,7 @@ class Pools(Generic[C, A]):
         known = self._apools.get(loop)
         if known is None:
             http = import_module(self._library)
-            with self._lock:
+            with self._lock, _environment(http):
                 client = http.AsyncClient(**self._async_settings(http))
                 known = self._apools[loop] = Pool(client)
                 self._forget_closed_loops()
@@ -133,6 +135,18 @@ class Pools(Generic[C, A]):
         client: Any = self._pool and self._pool.http
         if client is not None:
             client.close()
+
+
+@contextmanager
+def _environment(http: Any) -> Iterator[None]:
+    """A client reads proxies and certificates from the environment, which may be wrong."""
+    try:
+        yield
+    except (ImportError, OSError, ValueError, http.InvalidURL) as error:
+        raise ConfigurationError(
+            f"the environment asks for connections that cannot be made ({error}): look at "
+            "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
+        ) from error
 
 
 HTTPX2: Pools[httpx2.Client, httpx2.AsyncClient] = Pools("httpx2")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pywrapai_graph.tools.errors import ToolArgumentsError
+from pywrapai_graph.tools.errors import MCPConnectionError, ToolArgumentsError
 from pywrapai_graph.tools.registry import ToolRegistry
 from pywrapai_graph.tools.tool import Tool, tool
 
-__all__ = ["Tool", "ToolArgumentsError", "ToolRegistry", "tool"]
+__all__ = ["MCPConnectionError", "Tool", "ToolArgumentsError", "ToolRegistry", "tool"]

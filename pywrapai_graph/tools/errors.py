@@ -1,10 +1,11 @@
-"""What can be wrong with the arguments that a model sends, told so that it can mend them."""
+"""What can go wrong with a call of a tool, other than the tool itself."""
 
 from __future__ import annotations
 
 import json
 
 from pywrapai.core.base import ToolCall
+from pywrapai.exceptions import PyWrapAIError
 
 MAX_RAW_LENGTH = 500
 """Of broken arguments that are shown again."""
@@ -12,6 +13,10 @@ MAX_RAW_LENGTH = 500
 
 class ToolArgumentsError(ValueError):
     """A model's arguments do not fit the tool; the message names each one that does not."""
+
+
+class MCPConnectionError(PyWrapAIError, ConnectionError):
+    """An MCP server cannot be started or reached, speaks something else, or has ended."""
 
 
 def broken_arguments(call: ToolCall) -> ToolArgumentsError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from pywrapai.core import flow
 from pywrapai.core.base import ToolCall, ToolResult
+from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, Step
 from pywrapai_graph.tools.copies import copied
 from pywrapai_graph.tools.errors import broken_arguments
@@ -55,6 +57,90 @@ class ToolRegistry:
                     "replace=True"
                 )
             self._tools[tool.name] = tool
+
+    def add_mcp(
+        self,
+        *,
+        command: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        prefix: str | None = None,
+        timeout: float = 30.0,
+    ) -> list[str]:
+        """Add the tools of an MCP server, and keep a session with it until the registry is closed.
+
+        Give `command` to start the server as a process, or `url` to reach it by streamable HTTP.
+
+        Args:
+            command: the program and its arguments.
+            env: added to the few variables that the process inherits, such as PATH and HOME.
+            cwd: the directory of the process.
+            url: the endpoint, such as "http://127.0.0.1:9000/mcp".
+            headers: sent with every request.
+            prefix: put before each name, such as "fs_".
+            timeout: seconds to connect, and seconds for each call.
+
+        Returns:
+            The names that were added, such as providers take them.
+
+        Raises:
+            MCPConnectionError: the server cannot be started or reached, or does not speak MCP.
+            ValueError: there is a tool of one of the names already; then none is added. One of a
+                server that has ended gives way.
+        """
+        return flow.run(self._with_mcp(command, env, cwd, url, headers, prefix, timeout))
+
+    async def aadd_mcp(
+        self,
+        *,
+        command: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        prefix: str | None = None,
+        timeout: float = 30.0,
+    ) -> list[str]:
+        """`add_mcp`, awaited. The tools may be called from any loop and any thread."""
+        return await flow.arun(self._with_mcp(command, env, cwd, url, headers, prefix, timeout))
+
+    def _with_mcp(
+        self,
+        command: Sequence[str] | None,
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+        url: str | None,
+        headers: Mapping[str, str] | None,
+        prefix: str | None,
+        timeout: float,
+    ) -> Flow[list[str]]:
+        with needs("mcp"):
+            from pywrapai_graph.tools.mcp import Session
+            from pywrapai_graph.tools.mcp_servers import server_of
+        session = Session(server_of(command, env, cwd, url, headers), timeout)
+        try:
+            yield session.opening
+            tools = session.tools(prefix)
+            self._add_all(tools)
+        except BaseException:
+            yield session.closing
+            raise
+        self._closing.append(session.closing)
+        return [tool.name for tool in tools]
+
+    def _add_all(self, tools: Sequence[Tool]) -> None:
+        """Or none: ValueError if a name is taken by a tool that can still be called."""
+        with self._lock:
+            known = [self._tools[tool.name] for tool in tools if tool.name in self._tools]
+            taken = [tool.name for tool in known if not getattr(tool, "is_gone", False)]
+            if taken:
+                raise ValueError(
+                    f"there are tools {', '.join(taken)} already, and nothing was added: give this "
+                    "server's another prefix="
+                )
+            self._tools.update((tool.name, tool) for tool in tools)
 
     def get(self, name: str) -> Tool:
         """The tool of this name. KeyError that lists the known ones if there is none."""

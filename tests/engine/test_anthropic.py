@@ -676,11 +676,11 @@ def test_calls_always_have_an_id_each(ids):
 
 def test_a_refusal_is_an_error_that_was_paid_for(server: StubServer, claude: LLM):
     details = {"type": "refusal", "category": "cyber", "explanation": "It could do harm."}
-    usage = {"input_tokens": 5, "output_tokens": 2}
-    server.reply(raw(message(stop_reason="refusal", stop_details=details, usage=usage)))
+    facts = {"usage": {"input_tokens": 5, "output_tokens": 2}, "model": "m-refuses"}
+    server.reply(raw(message(stop_reason="refusal", stop_details=details, **facts)))
 
     with (
-        pytest.warns(UserWarning, match="stub"),
+        pytest.warns(UserWarning, match="m-refuses"),
         pytest.raises(ContentFilterError, match="It could do harm") as caught,
     ):
         claude.chat("Hello")

@@ -59,10 +59,9 @@ def weather(city: str, days: int = 1) -> dict[str, Any]:
 
 
 @tool
-async def forecast(city: str) -> str:
-    """Never ends."""
-    await asyncio.Event().wait()
-    return city
+def tides(harbour: str) -> str:
+    """When the water comes."""
+    return f"noon at {harbour}"
 
 
 def agent_on(provider: str, server: StubServer, **config: Any) -> Agent:
@@ -70,7 +69,7 @@ def agent_on(provider: str, server: StubServer, **config: Any) -> Agent:
     llm = LLM(provider, MODELS[provider], api_key="sk-t3st", base_url=url, max_retries=0)
     registry = ToolRegistry()
     registry.register(weather)
-    registry.register(forecast)
+    registry.register(tides)
     graph = GraphLLM(llm).with_system_prompt("Look it up.")
     return Agent(graph, registry, AgentConfig(**config))
 
@@ -229,14 +228,25 @@ async def test_an_unknown_tool_is_told_where_the_policy_says_so(
     known, unknown = result.steps[0].tool_results
     assert (known.content, known.is_error) == (RAIN, False)
     assert unknown.is_error
-    assert "weather, forecast" in unknown.content
+    assert "weather, tides" in unknown.content
     assert server.refusals == []
 
 
 async def test_a_tool_that_takes_too_long_has_failed_and_its_sibling_has_not(
     server: StubServer, provider: str, way: str
 ):
+    ended: list[str] = []
+
+    @tool
+    async def forecast(city: str) -> None:
+        """Never ends."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(city)
+
     agent = agent_on(provider, server, tool_timeout=0.05)
+    agent.registry.register(forecast)
     server.reply(tool_calls(Call("forecast", {"city": "Oslo"}, id="late"), ROME), "Sun.")
 
     result = await go(agent, way, "Weather?")
@@ -244,6 +254,7 @@ async def test_a_tool_that_takes_too_long_has_failed_and_its_sibling_has_not(
     late, sun = result.steps[0].tool_results
     assert late.is_error
     assert "longer than 0.05 seconds" in late.content
+    assert ended == ["Oslo"]
     assert sun.content == SUN
     assert server.refusals == []
 

@@ -190,6 +190,15 @@ def test_rich_types_have_their_whole_schema():
     assert [item["type"] for item in found["g"]["prefixItems"]] == ["integer", "string"]
 
 
+def test_hints_that_python_takes_for_equal_are_told_apart():
+    def f(a: Literal[1], b: Literal[True], c: Annotated[int, {"no": "hash"}]): ...
+
+    found = properties(f)
+
+    assert found["a"]["const"] is not found["b"]["const"]
+    assert found["c"] == {"type": "integer"}
+
+
 def test_a_mapping_has_properties_even_if_they_are_none():
     def f(a: dict[str, str], b: dict, c: list[dict[str, int]]): ...
 
@@ -319,11 +328,11 @@ def test_a_fields_default_counts_as_one():
     def f(
         a: int = Field(5, ge=1, description="how many"),
         b: Annotated[str, Field(default="x")] = "y",
-        c: Annotated[int, Field(default_factory=lambda: 3)] = ...,
         d: int = Field(description="needed"),
+        *,
+        c: Annotated[list[int], Field(default_factory=list)],
     ): ...
 
-    del f.__annotations__["c"]
     found = parameters(f)
 
     assert found["required"] == ["d"]
@@ -499,6 +508,20 @@ def test_a_builtin_is_a_tool_if_python_knows_its_signature():
         parameters(min)
 
 
+def test_a_class_is_a_tool_that_makes_an_instance():
+    made = Tool.from_function(Route)
+
+    assert set(made.parameters["properties"]) == {"start", "stops"}
+    assert made.step({"start": {"city": "Oslo"}, "stops": []}).block() == Route(
+        Place(city="Oslo"), []
+    )
+
+
+def test_what_cannot_be_marked_is_not_decorated():
+    with pytest.raises(TypeError, match=r"@tool cannot mark .* use Tool\.from_function"):
+        tool(math.sqrt)
+
+
 def test_what_cannot_be_called_is_no_tool():
     with pytest.raises(TypeError, match="not of 'search'"):
         tool("search")
@@ -600,3 +623,40 @@ def test_a_tool_has_no_other_attributes():
 
     with pytest.raises(AttributeError, match="no 'nothing'"):
         _ = made.nothing
+
+
+# Without the packages of the extra
+
+
+@pytest.mark.parametrize("missing", ["pydantic", "docstring_parser"])
+def test_a_missing_package_is_told_at_registration_as_the_line_that_installs_it(missing):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from pywrapai import MissingDependencyError, ToolCall
+from pywrapai_graph import Tool, ToolRegistry, tool
+
+@tool
+def f(x: int) -> int:
+    '''Text.
+
+    Args:
+        x: a number
+    '''
+    return x
+
+registry = ToolRegistry()
+try:
+    registry.register(f)
+except MissingDependencyError as error:
+    print(error)
+registry.register(Tool("by_hand", "", {{"type": "object"}}, fn=lambda x: [x]))
+print(registry.execute(ToolCall("c", "by_hand", {{"x": 1}})).content)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines() == [
+        f'{missing} is not installed: pip install "pywrapai[tools]"',
+        "[1]",
+    ]

@@ -100,13 +100,13 @@ def test_many_threads_may_wait_at_once():
 
 def test_ctrl_c_cancels_the_work():
     code = """
-import _thread, asyncio, threading
+import asyncio, signal, threading
 from pywrapai.core import portal
 
 cancelled = threading.Event()
 
 async def work():
-    _thread.interrupt_main()
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
     try:
         await asyncio.Event().wait()
     finally:
