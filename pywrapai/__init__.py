@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pywrapai.cache import BaseCache, RedisCache, ResponseCache
 from pywrapai.core.base import (
     LLMResponse,
@@ -14,9 +16,9 @@ from pywrapai.core.base import (
     ToolCall,
     ToolResult,
 )
+from pywrapai.core.extras import lazy
 from pywrapai.core.image import Image
 from pywrapai.core.stream import AsyncEventStream, AsyncTextStream, EventStream, TextStream
-from pywrapai.embedder import Embedder
 from pywrapai.exceptions import (
     AuthError,
     ConfigurationError,
@@ -45,6 +47,9 @@ from pywrapai.tokens import (
     get_cost,
     load_user_pricing,
 )
+
+if TYPE_CHECKING:
+    from pywrapai.embedder import Embedder
 
 __version__ = "0.1.0"
 
@@ -94,3 +99,6 @@ __all__ = [
     "load_user_pricing",
     "register_provider",
 ]
+
+# Not every program embeds, and the class takes five milliseconds to import.
+__getattr__ = lazy(__name__, {"Embedder": "pywrapai.embedder"})

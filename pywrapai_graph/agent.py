@@ -89,19 +89,17 @@ class Agent:
         schema = self.registry.to_schema() or None
         for turn in range(1, self.config.max_turns + 1):
             response = yield from ask([*base, *progress.added[asked:]], schema)
-            progress.count(response)
             if not response.tool_calls:
                 progress.added.append(response.message)
                 result = progress.result(response)
                 yield Emit(result)
                 return result
             yield from self._turn(turn, response, progress)
-        partial = progress.result(progress.last)
         raise AgentMaxTurnsError(
             f"no final answer within {self.config.max_turns} turns: raise max_turns, or see what "
             "error.partial says of the turns there were",
             turns=self.config.max_turns,
-            partial=partial,
+            partial=progress.result(),
         )
 
     def _ask(
@@ -201,16 +199,6 @@ class _Progress:
 
     added: list[Message]
     steps: list[AgentStep] = field(default_factory=list)
-    turns: int = 0
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    cost_usd: float = 0.0
-    last: LLMResponse | None = None
-
-    def count(self, response: LLMResponse) -> None:
-        self.turns += 1
-        self.usage += response.usage
-        self.cost_usd += response.cost_usd
-        self.last = response
 
     def add(self, step: AgentStep) -> None:
         """Keep a step, and the messages that tell the model of it.
@@ -227,15 +215,20 @@ class _Progress:
         for result in step.tool_results:
             self.added.append(Message(Role.TOOL, result.content, tool_result=result))
 
-    def result(self, response: LLMResponse | None) -> AgentResult:
+    def result(self, final: LLMResponse | None = None) -> AgentResult:
+        """What the run came to, or what there is of it without a final answer."""
+        last = final or self.steps[-1].response
+        usages = [step.usage for step in self.steps] + ([final.usage] if final else [])
         return AgentResult(
-            content=response.content if response else "",
+            content=last.content if last else "",
             steps=list(self.steps),
-            total_turns=self.turns,
-            total_usage=self.usage,
-            total_cost_usd=self.cost_usd,
+            total_turns=len(usages),
+            total_usage=sum(usages, TokenUsage()),
+            # Added up as whoever checks it would: sum() rounds better than + does, from 3.12 on.
+            total_cost_usd=sum(step.cost_usd for step in self.steps)
+            + (final.cost_usd if final else 0.0),
             messages=list(self.added),
-            response=response,
+            response=last,
         )
 
 

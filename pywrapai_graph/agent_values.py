@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from threading import TIMEOUT_MAX
 from typing import Literal, TypeAlias, get_args
 
 from pywrapai.core.base import (
@@ -88,14 +89,24 @@ class AgentConfig:
     """Asked for each call of a tool that requires approval, with the call itself; may be async."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_turns, int) or self.max_turns < 1:
+        if type(self.max_turns) is not int or self.max_turns < 1:
             raise ValueError(f"max_turns must be 1 or more, not {self.max_turns!r}")
-        if self.tool_timeout is not None and not self.tool_timeout > 0:
+        if self.tool_timeout is not None and not _is_duration(self.tool_timeout):
             raise ValueError(
-                f"tool_timeout is in seconds and must be above 0, or None, not {self.tool_timeout}"
+                "tool_timeout is in seconds and must be above 0, or None for as long as it takes, "
+                f"not {self.tool_timeout!r}"
             )
+        for name in ("on_step", "approve"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):
+                raise ValueError(f"{name} is a function or None, not {given!r:.80}")
         _check_choice("tool_error_policy", self.tool_error_policy, get_args(ErrorPolicy))
         _check_choice("unknown_tool_policy", self.unknown_tool_policy, get_args(UnknownPolicy))
+
+
+def _is_duration(value: object) -> bool:
+    """Whether a thread can wait that long."""
+    return isinstance(value, int | float) and 0 < value <= TIMEOUT_MAX
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -125,7 +125,7 @@ def test_an_arrow_behind_a_print_is_a_promise():
 def test_every_page_that_teaches_a_layer_has_python_to_run():
     taught = {name_of(page) for page in with_blocks("python")}
 
-    layers = {"engine", "graph", "monitor", "testing"}
+    layers = {"engine", "graph", "agent", "monitor", "testing"}
     topics = {"providers", "tools", "structured-output", "tokens-and-cost", "embeddings"}
     assert {f"docs/{name}.md" for name in layers | topics} < taught
     assert "README.md" in taught

@@ -496,6 +496,23 @@ def test_agent_config_defaults():
     assert config == AgentConfig(max_turns=10, tool_error_policy="return_to_model", on_step=None)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_turns", True),
+        ("tool_error_policy", None),
+        ("on_step", "print"),
+        ("tool_timeout", "5"),
+        ("tool_timeout", float("inf")),
+        ("tool_timeout", float("nan")),
+        ("approve", True),
+    ],
+)
+def test_a_config_value_of_another_kind_is_refused_at_once(name: str, value: Any):
+    with pytest.raises(ValueError, match=name):
+        AgentConfig(**{name: value})
+
+
 @pytest.fixture
 def failing(registry: ToolRegistry) -> ToolRegistry:
     @tool
