@@ -6,7 +6,7 @@ is called "title" or "default" stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 Schema: TypeAlias = dict[str, Any]
@@ -24,7 +24,7 @@ def parameters_of(tool: Mapping[str, Any]) -> Schema:
     given = tool.get("parameters") or {}
     if given.get("type") != "object" or "properties" not in given:
         given = {"type": "object", "properties": {}, **given}
-    if any(_has_no_items(schema) for schema in parts_of(given)):
+    if _lacks_items(given):
         given = changed(given, with_items)
     whole: Schema = given
     return whole
@@ -39,20 +39,22 @@ def _has_no_items(schema: Schema) -> bool:
     return schema.get("type") == "array" and "items" not in schema and "prefixItems" not in schema
 
 
-def parts_of(schema: Any) -> Iterator[Schema]:
-    """The schema and every schema in it."""
+def _lacks_items(schema: Any) -> bool:
+    """Whether an array anywhere in the schema says nothing of its items."""
     if not isinstance(schema, dict):
-        return
-    yield schema
+        return False
+    if _has_no_items(schema):
+        return True
     for key, value in schema.items():
-        if key in _BY_NAME and isinstance(value, dict):
-            for inner in value.values():
-                yield from parts_of(inner)
+        if key in _BY_NAME:
+            if isinstance(value, dict) and any(map(_lacks_items, value.values())):
+                return True
         elif key in _SINGLE:
-            yield from parts_of(value)
-        elif key in _LISTS and isinstance(value, list):
-            for inner in value:
-                yield from parts_of(inner)
+            if _lacks_items(value):
+                return True
+        elif key in _LISTS and isinstance(value, list) and any(map(_lacks_items, value)):
+            return True
+    return False
 
 
 def changed(schema: Any, change: Callable[[Schema], Schema]) -> Any:
