@@ -312,7 +312,8 @@ class _Connection(asyncio.Protocol):
     def hang_up(self) -> None:
         """Close once everything is sent."""
         self._unanswered = None
-        self._transport.write_eof()  # close() alone goes unseen while a forked child has the socket
+        with suppress(OSError):  # a client that has left already
+            self._transport.write_eof()  # close() alone is unseen if a forked child has the socket
         self._transport.close()
 
     def abort(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import socket
+import struct
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -209,6 +211,20 @@ def test_whatever_a_server_does_every_call_ends_and_is_counted_once(
     gc.collect()
     assert lost == []
     assert threading.active_count() == before
+
+
+def test_clients_that_reset_while_the_server_closes_do_not_disturb_it():
+    for _ in range(50):
+        server = StubServer().start()
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]
+        assert server.wait_until(lambda server=server: server.open_connections == 4)
+        closing = threading.Thread(target=server.close)
+        closing.start()
+        for client in clients:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        closing.join(10)
+        assert not closing.is_alive()
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -40,6 +40,7 @@ def outcome(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 TOOLS: dict[str, Any] = {"tools": {}}
+CUT = {"content": "cut"}
 
 
 def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -48,6 +49,8 @@ def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             return {"result": {"content": [{"type": "text", "text": f"Hello {who}"}]}}
         case "hello", {"broken": True}:
             return {"error": {"code": INTERNAL, "message": "out of order"}}
+        case "hello", {"cut": True}:
+            return {"result": CUT}
         case "forget", _:
             sessions.clear()
             return {"result": {"content": []}}
@@ -63,6 +66,8 @@ class Handler(BaseHTTPRequestHandler):
         found = answer(request)
         if found is None:
             return self.reply(202, b"")
+        if found.get("result") == CUT:
+            return self.reply(200, b": and no more\n\n", "text/event-stream")
         return self.reply(200, json.dumps(found).encode())
 
     def do_GET(self) -> None:
@@ -72,10 +77,10 @@ class Handler(BaseHTTPRequestHandler):
         print("ended", self.headers["Mcp-Session-Id"], flush=True)
         self.reply(200, b"")
 
-    def reply(self, status: int, body: bytes) -> None:
+    def reply(self, status: int, body: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
         self.send_header("Mcp-Session-Id", "s1")
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

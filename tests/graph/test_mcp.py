@@ -502,6 +502,16 @@ def test_a_session_that_the_server_has_forgotten_is_over():
             assert "'legacy' has ended: call add_mcp again" in trouble(registry, "hello", self="y")
 
 
+def test_an_answer_that_is_cut_off_fails_alone():
+    with http_server(LEGACY) as (url, _), ToolRegistry() as registry:
+        registry.add_mcp(url=url)
+
+        assert "the MCP server 'legacy' broke off its answer" in trouble(
+            registry, "hello", cut=True
+        )
+        assert content(registry, "hello", self="you") == "Hello you"
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
