@@ -20,7 +20,6 @@ from pywrapai import (
     BaseLLM,
     ConfigurationError,
     LLMResponse,
-    ProviderConnectionError,
     RateLimitError,
     ServerError,
 )
@@ -113,7 +112,6 @@ def test_an_environment_that_cannot_work_is_a_configuration_error(
 
 async def test_a_stream_goes_on_when_its_lane_is_idle_otherwise(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lanes, "IDLE_S", 0.0)
-    going_on = threading.Event()
     many = lanes.LANE + 2
 
     with StubServer() as server:
@@ -125,7 +123,6 @@ async def test_a_stream_goes_on_when_its_lane_is_idle_otherwise(monkeypatch: pyt
             assert await piece == "one "
         server.reply("other")
         assert (await llm.achat("Hello")).content == "other"
-        going_on.set()
 
         rest = [[piece async for piece in stream] for stream in streams]
 
@@ -392,4 +389,3 @@ def test_a_hang_up_before_the_answer_is_tried_again_on_a_new_connection(server: 
 
     assert llm.chat("Hello").content == "ok"
     assert len({request.connection for request in server.requests}) == 2
-    assert issubclass(ProviderConnectionError, Exception)
