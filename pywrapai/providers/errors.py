@@ -72,6 +72,8 @@ _ADVICE: dict[type[ProviderError], str] = {
 def from_status(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
     """The error for an HTTP reply, or for an error object inside a stream."""
     headers = headers or {}
+    if 300 <= status < 400:
+        return _redirect(status, headers)
     said, code = _message(body), _code(body)
     kind = _kind(status, code, said.lower())
     text = f"{said or 'no message'} (HTTP {status}{f', {code}' if code else ''})"
@@ -84,6 +86,16 @@ def from_status(status: int, body: Any, headers: Mapping[str, str] | None = None
         error.retry_after = wait
     error.retryable = _retryable(status, code, kind, headers)
     return error
+
+
+def _redirect(status: int, headers: Mapping[str, str]) -> InvalidRequestError:
+    """Redirects are not followed: the key would go along, to wherever they lead."""
+    return InvalidRequestError(
+        f"the server sends its callers on to {headers.get('location') or 'nowhere'} (HTTP "
+        f"{status}): if that is the API, give it as base_url",
+        status_code=status,
+        request_id=_request_id(headers, None),
+    )
 
 
 def from_event(body: Any) -> ProviderError:

@@ -168,7 +168,7 @@ class OllamaProvider(WireProvider):
         with needs("ollama"):
             http = transport.HTTPX.pool().http
         reply = http.send(self._request_of(http, method, path, body, timeout), stream=stream)
-        if reply.is_error:
+        if not reply.is_success:
             reply.read()
             raise self._refused(reply)
         return cast("Reply", reply)
@@ -179,7 +179,7 @@ class OllamaProvider(WireProvider):
         with needs("ollama"):
             http = (await transport.HTTPX.apool()).http
         reply = await http.send(self._request_of(http, method, path, body, timeout), stream=stream)
-        if reply.is_error:
+        if not reply.is_success:
             await reply.aread()
             raise self._refused(reply)
         return cast("Reply", reply)

@@ -119,7 +119,7 @@ class Pools(Generic[C, A]):
         return {
             "verify": self._tls,
             "limits": http.Limits(max_connections=1000, max_keepalive_connections=100),
-            "follow_redirects": True,
+            "follow_redirects": False,  # a redirect must not carry the key to another server
             # A proxy of the environment cannot reach a model server on this machine.
             "mounts": {f"all://{host}": None for host in _LOOPBACK},
         }

@@ -205,6 +205,7 @@ class WireProvider(BaseLLM):
             if mapped is None:
                 raise
             self._sign(mapped)
+            _blank(error, self._key())  # a traceback shows it, too
             raise mapped from error
 
     def _sign(self, error: ProviderError) -> None:
@@ -281,6 +282,12 @@ class WireProvider(BaseLLM):
         settings: dict[str, Any],
     ) -> Request:
         return Request(self.model, tuple(messages), tools, tool_choice, settings)
+
+
+def _blank(error: Exception, key: str | None) -> None:
+    error.args = tuple(
+        redacted(part, key) if isinstance(part, str) else part for part in error.args
+    )
 
 
 def _events(reply: Reply, decoder: Decoder, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
