@@ -1,13 +1,15 @@
-# make demo: talk to a local model and see it recorded.  make test: run the tests.
+# make demo: talk to a local model and see it recorded (PORT=8081 for another port).
+# make test: run the tests, which takes some minutes.
 # make check: everything that CI checks.  Each sets up .venv first; Python 3.11 or newer is enough.
 
 PYTHON ?= python3
+PORT ?= 8080
 BIN := .venv/bin
 
 .PHONY: demo test lint check format clean
 
 demo: .venv/demo
-	$(BIN)/python -m pywrapai_monitor demo
+	$(BIN)/python -m pywrapai_monitor demo --port $(PORT)
 
 test: .venv/dev
 	$(BIN)/pytest

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from pywrapai.exceptions import PyWrapAIError
 from pywrapai.llm import LLM
-from pywrapai.tokens import price_call
+from pywrapai.providers import PROVIDERS
+from pywrapai.tokens import UnpricedModelWarning, price_call
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +41,7 @@ def chat(arguments: argparse.Namespace) -> int:
     with llm.stream(message) as pieces:
         for piece in pieces:
             print(piece, end="", flush=True)
-    print()
+    print(flush=True)  # before anything goes to stderr
     if (response := pieces.response) is not None:
         usage = response.usage
         cost = f"${response.cost_usd:.6f}" if response.priced else "price unknown"
@@ -79,14 +81,17 @@ def embed(arguments: argparse.Namespace) -> int:
 
 def price(arguments: argparse.Namespace) -> int:
     """What one call would cost."""
-    cost = price_call(
-        arguments.model,
-        arguments.input,
-        arguments.output,
-        cache_read_tokens=arguments.cache_read,
-        cache_write_tokens=arguments.cache_write,
-        provider=arguments.provider,
-    )
+    if arguments.cache_read + arguments.cache_write > arguments.input:
+        raise ValueError("--input counts the cached tokens too, and so is no less than they are")
+    with warnings.catch_warnings(action="ignore", category=UnpricedModelWarning):
+        cost = price_call(
+            arguments.model,
+            arguments.input,
+            arguments.output,
+            cache_read_tokens=arguments.cache_read,
+            cache_write_tokens=arguments.cache_write,
+            provider=arguments.provider,
+        )
     if not cost.priced:
         print(f"error: no price is known for {arguments.model!r}", file=sys.stderr)
         return 1
@@ -117,12 +122,21 @@ def _parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "price", price, "what a call would cost")
     command.add_argument("model")
-    command.add_argument("--provider", help="whose price; default: the model's vendor")
-    command.add_argument("--input", type=int, default=0, help="tokens in, cached ones included")
-    command.add_argument("--output", type=int, default=0, help="tokens out")
-    command.add_argument("--cache-read", type=int, default=0, help="of the input, read from cache")
-    command.add_argument("--cache-write", type=int, default=0, help="of the input, written to it")
+    command.add_argument(
+        "--provider", choices=sorted(PROVIDERS), help="whose price; default: the vendor's"
+    )
+    command.add_argument("--input", type=_count, default=0, help="tokens in, cached ones included")
+    command.add_argument("--output", type=_count, default=0, help="tokens out")
+    command.add_argument("--cache-read", type=_count, default=0, help="of these, read from a cache")
+    command.add_argument("--cache-write", type=_count, default=0, help="of these, written to one")
     return parser
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise argparse.ArgumentTypeError(f"{count} is below 0")
+    return count
 
 
 def _command(commands: Any, name: str, run: Any, told: str) -> argparse.ArgumentParser:

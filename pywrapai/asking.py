@@ -44,6 +44,8 @@ class Source:
     provider: BaseLLM
     retry: RetryPolicy
     settings: Mapping[str, Any]
+    timeout: float | None = None
+    """Seconds, where they are not the provider's own."""
 
     def ask(self, request: Request) -> Flow[LLMResponse]:
         """One request of this model."""
@@ -76,10 +78,13 @@ class Source:
 
     def _addressed(self, request: Request) -> Request:
         """The request as this model gets it: its own settings, and what the call overrides."""
-        if request.settings is self.settings and request.model == self.provider.model:
+        timeout = self.timeout if request.timeout is None else request.timeout
+        ours = request.settings is self.settings and request.model == self.provider.model
+        if ours and timeout == request.timeout:
             return request
         return replace(
             request,
+            timeout=timeout,
             model=self.provider.model,
             settings=merged(self.settings, request.overrides),
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pywrapai.core import flow
 from pywrapai.core.flow import Flow
@@ -29,7 +29,7 @@ _MAX_BYTES = 300_000
 _PLACEHOLDER = "."
 
 
-class Embedder:
+class Embedder(Closing):
     """One embedding model of one provider. May be shared by threads and by tasks.
 
     A blank text is never sent, because providers refuse it and with it all texts of its request.
@@ -141,18 +141,6 @@ class Embedder:
             self._provider.close()
         else:
             await aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(provider={self.provider!r}, model={self.model!r})"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pywrapai.asking import Asking, Source, merged
 from pywrapai.cache import BaseCache, ResponseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Request, Role, StreamEvent
+from pywrapai.core.closing import Closing
 from pywrapai.core.flow import Emit, Flow, StreamFlow
 from pywrapai.core.messages import MessageInput, system_text, to_messages
 from pywrapai.core.retry import RetryPolicy, seconds
@@ -36,7 +37,7 @@ _OF_THE_LLM = frozenset(
 )
 
 
-class LLM:
+class LLM(Closing):
     """One model of one provider. May be shared by threads and by tasks.
 
     Args:
@@ -78,17 +79,21 @@ class LLM:
             provider = provider_class(provider)(
                 model=model, api_key=api_key, base_url=base_url, timeout=timeout
             )
+        elif not isinstance(provider, BaseLLM):
+            raise TypeError(f"provider is a name or a BaseLLM, not {provider!r:.80}")
         elif not (model is api_key is base_url is None):
             raise ValueError(
                 "model, api_key and base_url belong to the provider, and this one is made already: "
                 f"give them to {type(provider).__name__}(...)"
             )
-        # A provider that was made already has a time-out of its own, unless another is asked for.
-        self._timeout = None if timeout == DEFAULT_TIMEOUT_S else timeout
         given = {"temperature": temperature, "max_tokens": max_tokens}
         settings = {**(options or {}), **{k: v for k, v in given.items() if v is not None}}
         self._system = (Message(Role.SYSTEM, system_prompt),) if system_prompt else ()
-        self._source = Source(provider, RetryPolicy(max_retries), settings)
+        # A provider that was made already has a time-out of its own, unless another is asked for.
+        own_timeout = None if timeout == DEFAULT_TIMEOUT_S else timeout
+        self._source = Source(provider, RetryPolicy(max_retries), settings, own_timeout)
+        if not all(isinstance(llm, LLM) for llm in fallbacks):
+            raise TypeError(f"fallbacks is a list of LLM, not {fallbacks!r:.80}")
         others = [source for llm in fallbacks for source in llm._asking.sources]
         self._asking: Asking = Asking(
             (self._source, *others), TokenTracker() if tracker is None else tracker, _cache(cache)
@@ -273,18 +278,6 @@ class LLM:
         """`close`, awaited."""
         await self._source.provider.aclose()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
-
     def __repr__(self) -> str:
         return f"LLM(provider={self.provider!r}, model={self.model!r})"
 
@@ -302,7 +295,7 @@ class LLM:
         _check_tools(tools, tool_choice)
         if misplaced := _OF_THE_LLM & overrides.keys():
             raise TypeError(f"{', '.join(sorted(misplaced))} belongs to LLM(...), not to one call")
-        timeout = seconds(overrides.pop("timeout")) if "timeout" in overrides else self._timeout
+        timeout = seconds(overrides.pop("timeout")) if "timeout" in overrides else None
         own = self._source.settings
         return Request(
             self.model,

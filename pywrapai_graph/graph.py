@@ -41,6 +41,8 @@ class GraphLLM:
         prompt_file: str | None = None,
         prompts_dir: str | os.PathLike[str] = "system_prompts_registry",
     ) -> None:
+        if not isinstance(llm, LLM):
+            raise TypeError(f"GraphLLM takes an LLM, not {llm!r:.80}")
         self.llm = llm
         self.system_prompt: str | None = None
         if enable_system_prompt_versioning:

@@ -33,4 +33,5 @@ __getattr__ = lazy(
         "StoreError": "pywrapai_monitor.db.base",
         "create_app": "pywrapai_monitor.dashboard.app",
     },
+    extra="monitor",
 )

@@ -6,11 +6,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pywrapai.exceptions import PyWrapAIError
 from pywrapai_monitor.db.base import StoreError
 from pywrapai_monitor.demo import talk
 from pywrapai_monitor.monitor import Monitor
+
+if TYPE_CHECKING:
+    from pywrapai_monitor.dashboard.server import Server
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,12 +30,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Talk to the local model, record it, and show the dashboard."""
+    """Talk to the local model and record it, with the dashboard open beside it if wanted."""
     with Monitor(db_path=arguments.db) as monitor:
-        talk(monitor)
-        print(f"\nKept in {arguments.db}.")
-        if arguments.serve:
-            _serve(monitor, arguments)
+        if not arguments.serve:
+            talk(monitor)
+            print(f"\nKept in {arguments.db}.")
+            return 0
+        with _server(monitor, arguments) as server:  # a taken port is told before the talk
+            talk(monitor)
+            print(
+                f"\nKept in {arguments.db}. Dashboard on {server.url} (Ctrl-C ends it)", flush=True
+            )
+            server.wait()
     return 0
 
 
@@ -39,18 +49,20 @@ def serve(arguments: argparse.Namespace) -> int:
     """Show the dashboard of a database that is there; a new one is not made for it."""
     if not Path(arguments.db).exists():
         raise StoreError(f"there is no database at {arguments.db!r}: check the path")
-    with Monitor(db_path=arguments.db) as monitor:
-        _serve(monitor, arguments)
+    with Monitor(db_path=arguments.db) as monitor, _server(monitor, arguments) as server:
+        print(f"Dashboard on {server.url} (Ctrl-C ends it)", flush=True)
+        server.wait()
     return 0
 
 
-def _serve(monitor: Monitor, arguments: argparse.Namespace) -> None:
-    monitor.serve(
+def _server(monitor: Monitor, arguments: argparse.Namespace) -> Server:
+    return monitor.serve(
         port=arguments.port,
         host=arguments.host,
         auth_token=arguments.auth_token,
         open_browser=arguments.open,
         tz=arguments.tz,
+        block=False,
     )
 
 

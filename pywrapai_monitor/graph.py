@@ -13,7 +13,7 @@ from pywrapai.core.messages import MessageInput
 from pywrapai.core.stream import AsyncTextStream, StreamRecord, TextStream
 from pywrapai.llm import refuse_tools
 from pywrapai_graph import GraphLLM
-from pywrapai_monitor.db.base import BaseStore, Status, StoreError
+from pywrapai_monitor.db.base import BaseStore, Status
 from pywrapai_monitor.turn import Outcome, Turn, message_rows, token_row
 
 log = logging.getLogger(__name__)
@@ -163,7 +163,7 @@ def save_turn(store: BaseStore, turn: Turn, outcome: Outcome) -> None:
             for message in message_rows(turn, outcome):
                 store.save_message(message)
             store.save_token_record(token_row(turn, outcome))
-    except StoreError:
+    except Exception:  # a store of the user's own may raise anything
         log.exception("turn of %r in session %r was not recorded", turn.user_id, turn.session_id)
 
 

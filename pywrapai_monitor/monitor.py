@@ -72,6 +72,8 @@ class Monitor:
             ValueError: an empty user_id or session_id, or a negative max_turns.
             KeyError: no such prompt.
         """
+        if not isinstance(graph, GraphLLM):
+            raise TypeError(f"wrap takes a GraphLLM, not {graph!r:.80}: GraphLLM(llm) makes one")
         for name, value in (("user_id", user_id), ("session_id", session_id)):
             if not isinstance(value, str) or not value.strip():
                 raise ValueError(f"{name} must be a text that says who or which, not {value!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -21,12 +21,17 @@ def needs(extra: str) -> Iterator[None]:
         ) from error
 
 
-def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's `__getattr__` (PEP 562) that imports each name from its home when first used."""
+def lazy(package: str, homes: Mapping[str, str], extra: str | None = None) -> Callable[[str], Any]:
+    """A package's `__getattr__` (PEP 562) that imports each name from its home when first used.
+
+    `extra` is what installs the packages that the homes import.
+    """
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        with needs(extra) if extra else nullcontext():
+            home = import_module(homes[name])
+        return getattr(home, name)
 
     return get

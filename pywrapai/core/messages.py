@@ -28,7 +28,8 @@ def to_messages(messages: MessageInput) -> tuple[Message, ...]:
             raise ValueError("the message is empty: give the model some text to answer")
         return (Message(Role.USER, messages),)
     if isinstance(messages, Message):
-        return (_checked(messages),)
+        _refuse_nothing(_checked(messages))
+        return (messages,)
     if isinstance(messages, Mapping) or not isinstance(messages, Iterable):
         raise TypeError(
             f"messages must be a string, a Message or a list of them, not {messages!r:.80}"
@@ -36,12 +37,19 @@ def to_messages(messages: MessageInput) -> tuple[Message, ...]:
     result = tuple([_plain(item) or _to_message(item) for item in messages])
     if not result:
         raise ValueError("the list of messages is empty: it needs at least one")
+    _refuse_nothing(result[-1])
     return result
 
 
 def system_text(messages: Iterable[Message]) -> str | None:
     """The first SYSTEM text of a conversation, if it has any."""
     return next((m.text for m in messages if m.role == Role.SYSTEM), None)
+
+
+def _refuse_nothing(last: Message) -> None:
+    """An older message may be empty, as stored ones are; what is to be answered may not."""
+    if last.role == Role.USER and not last.text.strip() and not last.images:
+        raise ValueError("the message is empty: give the model some text to answer")
 
 
 def _plain(item: Any) -> Message | None:

@@ -29,8 +29,8 @@ class RetryPolicy:
     """A server that asks for more than this is not waited for; the error is raised at once."""
 
     def __post_init__(self) -> None:
-        if self.max_retries < 0:
-            raise ValueError(f"max_retries must be 0 or more, not {self.max_retries}")
+        if not isinstance(self.max_retries, int) or self.max_retries < 0:
+            raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
 
     def delay(self, attempt: int, error: PyWrapAIError) -> float | None:
         """Seconds to wait after the `attempt`-th failure (from 1), or None to give up."""

@@ -79,7 +79,7 @@ def embedder_class(name: str) -> Any:
     if not hasattr(found, "embed_flow"):
         raise ValueError(
             f"provider {name!r} has no embeddings: known are {', '.join(sorted(EMBEDDERS))}; "
-            "Embedder also takes an EmbeddingProvider of your own"
+            "Embedder also takes a pywrapai.providers.EmbeddingProvider of your own"
         )
     return found
 

@@ -18,6 +18,7 @@ from pywrapai.core.stream import StreamRecord
 from pywrapai.core.text import well_formed
 from pywrapai.exceptions import (
     AuthError,
+    ConfigurationError,
     InvalidRequestError,
     ProviderError,
     PyWrapAIError,
@@ -68,6 +69,20 @@ else:
 
 class WireProvider(BaseLLM):
     """Turns `to_wire`, one line of I/O and `from_wire` into a provider."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        if base_url is not None and "://" not in base_url:
+            raise ConfigurationError(
+                f"base_url {base_url!r} has no scheme: begin it with https:// or http://"
+            )
+        super().__init__(model, api_key=api_key, base_url=base_url, timeout=timeout)
 
     stream_type: ClassVar[str] = "text/event-stream"
     """The media type of its streams."""

@@ -66,7 +66,8 @@ class WordLlamaProvider:
 
 def embedded(texts: Sequence[str]) -> EmbeddingReply:
     """The mean of each text's token vectors, at length 1, and the exact count of tokens."""
-    import numpy as np
+    with needs("local-embeddings"):
+        import numpy as np
 
     model = _model()
     encoded = model.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from pywrapai.core import flow
 from pywrapai.core.base import ToolCall, ToolResult
+from pywrapai.core.closing import Closing
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, Step
 from pywrapai_graph.tools.copies import copied
@@ -20,7 +21,7 @@ from pywrapai_graph.tools.tool import Tool, tool_of
 Schemas = list[dict[str, Any]]
 
 
-class ToolRegistry:
+class ToolRegistry(Closing):
     """Tools in the order of their registration. May be shared by threads and by tasks.
 
     `with` or `async with` closes what tools of other processes keep open; others need no closing.
@@ -238,18 +239,6 @@ class ToolRegistry:
                 errors.append(error)
         if errors:
             raise ExceptionGroup("not everything could be closed", errors)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.aclose()
 
     def __len__(self) -> int:
         return len(self._tools)

@@ -27,4 +27,5 @@ __getattr__ = lazy(
         "LibraryStore": "pywrapai_monitor.db.sqlite",
         "SQLiteStore": "pywrapai_monitor.db.sqlite",
     },
+    extra="monitor",
 )

@@ -75,9 +75,24 @@ def test_a_price_is_what_the_table_says(capsys):
 
     assert main(arguments) == 0
     assert capsys.readouterr().out == f"${get_cost('gpt-4o-mini', 1_000_000, 1000):.6f}\n"
-    with pytest.warns(UserWarning, match="nobody-knows"):
-        assert main(["price", "nobody-knows", "--input", "1"]) == 1
-    assert "nobody-knows" in capsys.readouterr().err
+    assert main(["price", "nobody-knows", "--input", "1"]) == 1
+    assert capsys.readouterr().err == "error: no price is known for 'nobody-knows'\n"
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [["--input", "-5"], ["--output", "x"], ["--provider", "nope", "--input", "1"]],
+)
+def test_a_price_of_nonsense_is_refused(nonsense, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["price", "gpt-4o", *nonsense])
+    assert caught.value.code == 2
+    assert nonsense[0] in capsys.readouterr().err
+
+
+def test_cached_tokens_are_part_of_the_input(capsys):
+    assert main(["price", "gpt-4o", "--input", "10", "--cache-read", "20"]) == 1
+    assert "--input" in capsys.readouterr().err
 
 
 def test_texts_become_vectors_one_a_line(capsys):

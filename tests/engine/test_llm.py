@@ -10,6 +10,7 @@ import pytest
 from pywrapai import (
     LLM,
     BaseLLM,
+    ConfigurationError,
     LLMResponse,
     Message,
     Role,
@@ -363,3 +364,61 @@ def test_what_a_stream_says_that_it_cost_is_believed():
     assert list(pieces) == ["hey"]
     assert pieces.response is not None
     assert pieces.response.cost_usd == llm.tokens.total_cost == 0.25
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [Message(Role.USER, ""), [{"role": "user", "content": "  "}], [Message(Role.USER, "\n")]],
+)
+def test_an_empty_message_is_refused_in_whatever_form_it_comes(messages):
+    provider = StubProvider(["never"])
+
+    with pytest.raises(ValueError, match="empty"):
+        LLM(provider).chat(messages)
+    assert provider.requests == []
+
+
+def test_an_older_empty_message_is_none_of_our_business():
+    old = [Message(Role.USER, ""), Message(Role.ASSISTANT, ""), Message(Role.USER, "hi")]
+
+    assert LLM(StubProvider(["ok"])).chat(old).content == "ok"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"provider": None}, {"provider": "openai", "fallbacks": ["openai"]}, {"provider": int}],
+)
+def test_what_is_no_provider_or_no_llm_is_a_type_error(wrong):
+    with pytest.raises(TypeError):
+        LLM(**wrong)
+
+
+@pytest.mark.parametrize("retries", ["2", 2.5, None])
+def test_retries_are_a_whole_number(retries):
+    with pytest.raises(ValueError, match="max_retries"):
+        LLM("openai", max_retries=retries)
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", "lmstudio"])
+def test_a_base_url_without_a_scheme_is_refused_at_once(provider):
+    with pytest.raises(ConfigurationError, match="https://"):
+        LLM(provider, base_url="localhost:9")
+
+
+def test_a_fallback_keeps_its_own_time_out():
+    from pywrapai.testing import StubServer, status, text
+
+    with StubServer() as first, StubServer() as second:
+        first.reply(status(500))
+        second.reply(text("at last").delayed(0.6))
+        backup = LLM("openai", "gpt-4o", api_key="k", base_url=second.url(), timeout=10)
+        llm = LLM(
+            "openai",
+            api_key="k",
+            base_url=first.url(),
+            timeout=0.3,
+            max_retries=0,
+            fallbacks=[backup],
+        )
+
+        assert llm.chat("hi").content == "at last"

@@ -431,3 +431,23 @@ def test_a_process_killed_at_any_time_leaves_whole_turns_only(tmp_path):
     raw.close()
     assert counts[0] == 2 * counts[1]
     assert acknowledged <= counts[1] <= acknowledged + 10
+
+
+def test_a_store_of_ones_own_may_raise_anything_and_the_answer_is_returned(tmp_path, caplog):
+    class Odd(SQLiteStore):
+        def save_message(self, record):
+            raise RuntimeError("custom driver failed")
+
+    store = Odd(str(tmp_path / "m.db"))
+    graph, _ = graph_of("paid for")
+
+    answer = Monitor(store=store).wrap(graph, user_id="u", session_id="s").chat("hello")
+
+    assert answer.content == "paid for"
+    assert "custom driver failed" in caplog.text
+    store.close()
+
+
+def test_only_a_graph_can_be_wrapped(monitor):
+    with pytest.raises(TypeError, match="GraphLLM"):
+        monitor.wrap(LLM(StubProvider()), user_id="u", session_id="s")
