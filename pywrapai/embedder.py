@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pywrapai.core import flow
+from pywrapai.core.closing import Closing
 from pywrapai.core.flow import Flow
 from pywrapai.core.progress import progress
 from pywrapai.core.retry import RetryPolicy, attempts, seconds
