@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pywrapai.cache.flight import SingleFlight, waiting
 from pywrapai.cache.key import request_key
+from pywrapai.cache.recall import Recall
 from pywrapai.cache.store import BaseCache
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
 from pywrapai.core.flow import Flow, Step, StreamFlow, blocking
@@ -99,16 +100,39 @@ class Asking:
     tracker: TokenTracker
     cache: BaseCache | None = None
     flights: SingleFlight[LLMResponse] = field(default_factory=SingleFlight)
+    recall: Recall = field(default_factory=Recall)
+
+    def mark(self, *given: Any) -> bytes | None:
+        """The mark by which `recalled` knows an input; None where there is nothing to recall."""
+        return None if self.cache is None or self.cache.blocks else self.recall.mark(*given)
+
+    def recalled(self, mark: bytes) -> LLMResponse | None:
+        """The answer that an equal input got before, if the cache still has it."""
+        key = self.recall.key(mark)
+        if key is None or self.cache is None:
+            return None
+        try:
+            kept = self.cache.get(key)
+        except Exception:
+            return None  # the call itself will meet it again, and warn
+        return None if kept is None else _own_copy(kept)
 
     def chat(
-        self, request: Request, keep: Callable[[LLMResponse], bool] = lambda response: True
+        self,
+        request: Request,
+        keep: Callable[[LLMResponse], bool] = lambda response: True,
+        mark: bytes | None = None,
     ) -> Flow[LLMResponse]:
-        """One answer, from the cache if it is there; `keep` says whether it may go there."""
+        """One answer, from the cache if it is there; `keep` says whether it may go there, and by
+        the `mark` of its input it is recalled.
+        """
         cache = self.cache
         if cache is None:
             return (yield from self._answer(request))[0]
         first = self.sources[0].provider
         key = request_key(request, provider=first.name, base_url=first.base_url)
+        if mark is not None:
+            self.recall.remember(mark, key)
         if not cache.blocks and (kept := (yield from _looked_up(cache, key))) is not None:
             return _own_copy(kept)
         flight = self.flights.board(key)

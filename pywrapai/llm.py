@@ -143,8 +143,11 @@ class LLM(Closing):
             ValueError: for input that no provider could take, before any network.
             ProviderError: one of its kinds, when the call failed for good.
         """
+        mark = self._asking.mark(messages, tools, tool_choice, overrides)
+        if mark is not None and (hit := self._asking.recalled(mark)) is not None:
+            return hit
         request = self.request(messages, tools, tool_choice, **overrides)
-        return flow.run(self.chat_flow(request))
+        return flow.run(self._asking.chat(request, mark=mark))
 
     async def achat(
         self,
@@ -154,9 +157,11 @@ class LLM(Closing):
         **overrides: Any,
     ) -> LLMResponse:
         """`chat`, awaited."""
-        return await flow.arun(
-            self.chat_flow(self.request(messages, tools, tool_choice, **overrides))
-        )
+        mark = self._asking.mark(messages, tools, tool_choice, overrides)
+        if mark is not None and (hit := self._asking.recalled(mark)) is not None:
+            return hit
+        request = self.request(messages, tools, tool_choice, **overrides)
+        return await flow.arun(self._asking.chat(request, mark=mark))
 
     def stream(self, messages: MessageInput, **overrides: Any) -> TextStream:
         """Ask, and read the answer's text as it comes; its `.response` has the rest at the end.

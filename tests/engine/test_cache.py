@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import uuid
@@ -25,6 +26,7 @@ from pywrapai import (
     ToolResult,
 )
 from pywrapai.cache.key import canonical, request_key
+from pywrapai.cache.recall import Recall
 from pywrapai.core.base import Request
 from pywrapai.testing import StubProvider
 from pywrapai.testing.server import refusing_port
@@ -343,3 +345,66 @@ def test_different_conversations_have_different_keys(one, other):
     )
 
     assert (key(first) == key(second)) == (one == other)
+
+
+# Inputs that are recalled without being read
+
+
+PLAIN = [{"role": "user", "content": "hi"}]
+
+
+def test_an_equal_plain_input_is_recalled_and_another_is_not():
+    provider = StubProvider(["one", "two", "three", "four"])
+    llm = LLM(provider, cache=True)
+
+    assert llm.chat(PLAIN).content == "one"
+    assert llm.chat([dict(PLAIN[0])]).cached
+    assert asyncio.run(llm.achat(PLAIN)).cached
+    assert llm.chat(PLAIN, seed=1).content == "two"
+    assert llm.chat(PLAIN, seed=True).content == "three"
+    assert llm.chat([{"role": "user", "content": "ho"}]).content == "four"
+
+
+def test_a_message_that_was_changed_since_is_another_input():
+    llm = LLM(StubProvider(["one", "two"]), cache=True)
+    messages = [{"role": "user", "content": "hi"}]
+
+    assert llm.chat(messages).content == "one"
+    messages[0]["content"] = "ho"
+    assert llm.chat(messages).content == "two"
+
+
+def test_plain_and_other_forms_of_the_same_input_share_an_answer():
+    llm = LLM(StubProvider(["one"]), cache=True)
+
+    assert not llm.chat(PLAIN).cached
+    assert llm.chat("hi").cached
+    assert llm.chat([Message(Role.USER, "hi")]).cached
+    assert llm.chat([{"content": "hi", "role": "user"}]).cached
+
+
+def test_what_the_cache_has_forgotten_is_asked_again():
+    llm = LLM(StubProvider(["one", "two"]), cache=True)
+    llm.chat(PLAIN)
+    assert llm.cache is not None
+    llm.cache.clear()
+
+    assert llm.chat(PLAIN).content == "two"
+
+
+def test_only_so_many_inputs_are_recalled():
+    recall = Recall(size=2)
+    marks = [recall.mark(number) for number in range(3)]
+    for mark in marks:
+        assert mark is not None
+        recall.remember(mark, "key")
+
+    assert [recall.key(mark) for mark in marks if mark] == [None, "key", "key"]
+
+
+@given(JSON, JSON)
+def test_marks_are_equal_for_equal_plain_values_alone(one, other):
+    same = Recall().mark(one) == Recall().mark(other)
+
+    assert same <= (repr_of(one) == repr_of(other))
+    assert Recall().mark(one) == Recall().mark(json.loads(json.dumps(one)))
