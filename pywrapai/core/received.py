@@ -12,8 +12,10 @@ from typing import Any
 
 def parsed(content: str | bytes) -> Any:
     """The JSON in it. ValueError if there is none, or if it is nested too deeply to be read."""
+    if isinstance(content, bytes):
+        content = content.decode()  # given bytes, json guesses their encoding first
     try:
-        return json.loads(content)
+        return json.loads(content.removeprefix("\ufeff"))
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error
 

@@ -712,3 +712,10 @@ def test_a_forked_child_opens_connections_of_its_own(server: StubServer, llm: LL
     assert llm.chat("Hello").content == "parent again"
     first, second, third = (request.connection for request in server.requests)
     assert first == third != second
+
+
+def test_a_byte_order_mark_before_a_reply_is_passed_over(server: StubServer, llm: LLM):
+    reply = json.dumps({"choices": [{"message": {"content": "hi"}}], "model": "gpt-4o-mini"})
+    server.reply(raw(b"\xef\xbb\xbf" + reply.encode()))
+
+    assert llm.chat("Hello").content == "hi"
