@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import marshal
-import threading
 from collections import OrderedDict
 from typing import Any
+
+from pywrapai.core.process import ProcessLock
 
 
 class Recall:
@@ -16,7 +17,7 @@ class Recall:
 
     def __init__(self, size: int = 1000) -> None:
         self._size = size
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._keys: OrderedDict[bytes, str] = OrderedDict()
 
     def mark(self, *given: Any) -> bytes | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 
 from pywrapai.core.base import LLMResponse
+from pywrapai.core.process import ProcessLock
 
 
 class BaseCache(ABC):
@@ -53,7 +53,7 @@ class ResponseCache(BaseCache):
             raise ValueError(f"ttl is in seconds and must be above 0, or None, not {ttl!r}")
         self.max_size = max_size
         self.ttl = ttl
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._entries: OrderedDict[str, tuple[LLMResponse, float]] = OrderedDict()
 
     def get(self, key: str) -> LLMResponse | None:

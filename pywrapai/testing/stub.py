@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEnd, TokenUsage, ToolCall
+from pywrapai.core.process import ProcessLock
 from pywrapai.providers.base import BaseLLM
 
 Reply: TypeAlias = str | LLMResponse | list[ToolCall] | BaseException
@@ -36,7 +36,7 @@ class StubProvider(BaseLLM):
             raise TypeError(f"replies is a list: StubProvider([{replies!r}])")
         self._answer = replies if callable(replies) else None
         self._replies = [] if callable(replies) else list(replies)
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self.requests: list[Request] = []
         """What was asked, in order."""
 

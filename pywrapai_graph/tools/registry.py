@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from pywrapai.core.base import ToolCall, ToolResult
 from pywrapai.core.closing import Closing
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, Step
+from pywrapai.core.process import ProcessLock
 from pywrapai_graph.tools.copies import copied
 from pywrapai_graph.tools.errors import broken_arguments
 from pywrapai_graph.tools.results import failed, succeeded
@@ -29,7 +29,7 @@ class ToolRegistry(Closing):
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._closing: list[Step] = []
 
     def register(self, item: Tool | Callable[..., Any], *, replace: bool = False) -> None:
