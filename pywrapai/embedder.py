@@ -94,6 +94,11 @@ class Embedder(Closing):
         return self._dimensions
 
     @property
+    def batch_size(self) -> int:
+        """The most texts in one request."""
+        return self._batch_size
+
+    @property
     def tokens(self) -> TokenTracker:
         """What the requests so far used and cost; nothing with `track_tokens=False`."""
         return self._tokens

@@ -190,7 +190,7 @@ class LLM(Closing):
         """
         request = self.request(messages, tools, tool_choice, **overrides)
         record = StreamRecord()
-        return EventStream(flow.stream(self._events(request, record)), record)
+        return EventStream(flow.stream(self.events_flow(request, record)), record)
 
     def astream_events(
         self,
@@ -202,7 +202,7 @@ class LLM(Closing):
         """`stream_events`, for `async for`."""
         request = self.request(messages, tools, tool_choice, **overrides)
         record = StreamRecord()
-        return AsyncEventStream(flow.astream(self._events(request, record)), record)
+        return AsyncEventStream(flow.astream(self.events_flow(request, record)), record)
 
     @overload
     def chat_structured(
@@ -323,7 +323,8 @@ class LLM(Closing):
         """
         return self._asking.stream(request, record)
 
-    def _events(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
+    def events_flow(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
+        """`stream_flow`, with the whole response as its last event."""
         yield from self.stream_flow(request, record)
         if record.response is not None:
             yield Emit(record.response)

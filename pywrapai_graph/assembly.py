@@ -1,4 +1,4 @@
-"""From system prompt, history and input to the list of messages that the model gets.
+"""From system prompt, history, retrieved context and input to the messages that the model gets.
 
 Pure: nothing here does I/O, and nothing that is handed in is changed.
 """
@@ -6,11 +6,20 @@ Pure: nothing here does I/O, and nothing that is handed in is changed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from pywrapai.core.base import Message, Role
+from pywrapai.core.base import Content, Message, Role
 from pywrapai.core.messages import MessageInput, to_messages
+from pywrapai_graph.rag.types import ScoredChunk
+
+_WITH_CONTEXT = """\
+Use the following context to answer the question.
+
+<context>
+{context}
+</context>
+
+Question: {question}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +29,26 @@ class Assembly:
     messages: list[Message]
     query: str
     """The text of the last USER message of the input: what retrieval asks, what history keeps."""
-    rag_chunks: list[Any]
+    rag_chunks: list[ScoredChunk]
     """The retrieved chunks in the order sent; empty without retrieval."""
     system_prompt: str | None
     history_count: int
     """Turns of history in front of the input: its USER messages."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a question that context could help with: not after a tool's result."""
+        return bool(self.query.strip()) and self.messages[-1].role != Role.TOOL
+
+    def with_context(self, chunks: Sequence[ScoredChunk]) -> Assembly:
+        """The same call, with these chunks put before the question, in the question's message."""
+        if not chunks:
+            return self
+        place = _last_user(self.messages)
+        asked = self.messages[place]
+        messages = list(self.messages)
+        messages[place] = replace(asked, content=_in_context(asked, chunks))
+        return replace(self, messages=messages, rag_chunks=list(chunks))
 
 
 def assemble(
@@ -55,3 +79,13 @@ def assemble(
 def _refuse_empty(turns: Sequence[Message]) -> None:
     if any(m.role == Role.USER and not (m.text.strip() or m.images) for m in turns):
         raise ValueError("the user message is empty: give the model some text to answer")
+
+
+def _last_user(messages: Sequence[Message]) -> int:
+    return max(place for place, message in enumerate(messages) if message.role == Role.USER)
+
+
+def _in_context(asked: Message, chunks: Sequence[ScoredChunk]) -> Content:
+    context = "\n".join(f"[{n}] {found.chunk.text}" for n, found in enumerate(chunks, 1))
+    text = _WITH_CONTEXT.format(context=context, question=asked.text)
+    return text if isinstance(asked.content, str) else [text, *asked.images]

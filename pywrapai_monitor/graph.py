@@ -140,12 +140,13 @@ class MonitoredGraph:
         history = yield from blocking(
             self._store.load_history, self.user_id, self.session_id, self.max_turns
         )
+        assembly = yield from self.graph.assembly_flow(input, history, rag)
         return Turn(
             user_id=self.user_id,
             session_id=self.session_id,
             model=self.graph.model,
             provider=self.graph.provider,
-            assembly=self.graph.assemble(input, history, rag),
+            assembly=assembly,
             prompt_name=self.prompt_name,
             prompt_version=self.prompt_version,
         )

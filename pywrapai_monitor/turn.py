@@ -7,7 +7,7 @@ from typing import Any
 
 from pywrapai.core.base import LLMResponse
 from pywrapai.exceptions import ProviderError
-from pywrapai_graph import Assembly
+from pywrapai_graph import Assembly, ScoredChunk
 from pywrapai_monitor.db.base import MessageRecord, Status, TokenRecord
 
 
@@ -48,7 +48,7 @@ def message_rows(turn: Turn, outcome: Outcome) -> list[MessageRecord]:
         session_id=turn.session_id,
         role="user",
         content=turn.assembly.query,
-        rag_context=turn.assembly.rag_chunks or None,
+        rag_context=[_chunk(found) for found in turn.assembly.rag_chunks] or None,
         system_prompt=turn.assembly.system_prompt,
         history_count=turn.assembly.history_count,
     )
@@ -60,6 +60,17 @@ def message_rows(turn: Turn, outcome: Outcome) -> list[MessageRecord]:
         status=outcome.status,
     )
     return [asked, answered]
+
+
+def _chunk(found: ScoredChunk) -> dict[str, Any]:
+    chunk = found.chunk
+    return {
+        "id": chunk.id,
+        "doc_id": chunk.doc_id,
+        "text": chunk.text,
+        "score": found.score,
+        "metadata": chunk.metadata,
+    }
 
 
 def token_row(turn: Turn, outcome: Outcome) -> TokenRecord:

@@ -11,6 +11,8 @@ from pywrapai.providers import PROVIDERS
 from pywrapai.testing import StubServer
 from pywrapai.testing.network import no_network
 
+pytest_plugins = ("tests.postgres",)  # a server that all modules share
+
 KEYS = (
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
