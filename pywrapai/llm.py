@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pywrapai.asking import Asking, Source, merged
@@ -21,8 +20,7 @@ from pywrapai.core.stream import (
     StreamRecord,
     TextStream,
 )
-from pywrapai.core.structured import Misfit, Shape, asked_again, shape_of
-from pywrapai.exceptions import StructuredOutputError
+from pywrapai.core.structured import Ask, Shape, fitting, shape_of
 from pywrapai.providers import BaseLLM, provider_class
 from pywrapai.tokens import TokenTracker
 
@@ -235,7 +233,7 @@ class LLM(Closing):
             StructuredOutputError: the last answer does not fit either; with `raw` and `errors`.
             TypeError, ValueError: for a schema that is none.
         """
-        request, shape = self._structured_request(messages, schema, overrides)
+        request, shape = self.structured_request(messages, schema, overrides)
         return flow.run(self.structured_flow(request, shape, max_attempts))[0]
 
     @overload
@@ -257,12 +255,13 @@ class LLM(Closing):
         self, messages: MessageInput, schema: Any, *, max_attempts: int = 2, **overrides: Any
     ) -> Any:
         """`chat_structured`, awaited."""
-        request, shape = self._structured_request(messages, schema, overrides)
+        request, shape = self.structured_request(messages, schema, overrides)
         return (await flow.arun(self.structured_flow(request, shape, max_attempts)))[0]
 
-    def _structured_request(
+    def structured_request(
         self, messages: MessageInput, schema: Any, overrides: dict[str, Any]
     ) -> tuple[Request, Shape]:
+        """The call that `chat_structured` would make of this, checked, and what must come of it."""
         if overrides.get("tools") or overrides.get("tool_choice"):
             raise ValueError("chat_structured takes no tools: use chat(tools=...), then ask for it")
         return self.request(messages, **overrides), shape_of(schema)
@@ -312,9 +311,11 @@ class LLM(Closing):
             overrides=overrides,
         )
 
-    def chat_flow(self, request: Request) -> Flow[LLMResponse]:
-        """`chat` as a flow, for a layer above that adds to it."""
-        return self._asking.chat(request)
+    def chat_flow(
+        self, request: Request, keep: Callable[[LLMResponse], bool] = lambda response: True
+    ) -> Flow[LLMResponse]:
+        """`chat` as a flow, for a layer above that adds to it; `keep` says what may be cached."""
+        return self._asking.chat(request, keep)
 
     def stream_flow(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
         """A stream as a flow, for a layer above that adds to it: the deltas and the tool calls.
@@ -330,31 +331,24 @@ class LLM(Closing):
             yield Emit(record.response)
 
     def structured_flow(
-        self, request: Request, shape: Shape, max_attempts: int
+        self, request: Request, shape: Shape, max_attempts: int, ask: Ask | None = None
     ) -> Flow[tuple[Any, list[LLMResponse]]]:
-        """`chat_structured` as a flow: the value, and every response that led to it."""
+        """`chat_structured` as a flow: the value, and every response that led to it.
+
+        Whatever is raised has those responses, too, as `responses`: they were paid for. A layer
+        above may `ask` in place of `chat_flow`.
+        """
         if max_attempts < 1:
             raise ValueError(f"max_attempts must be 1 or more, not {max_attempts}")
-        asked = replace(request, schema=shape.schema)
         responses: list[LLMResponse] = []
-        for _ in range(max_attempts):
-            response = yield from self._asking.chat(asked, lambda kept: shape.fits(kept.content))
-            responses.append(response)
-            try:
-                return shape.read(response.content), responses
-            except Misfit as error:
-                misfit = error
-            follow_up = asked_again(response, misfit)
-            asked = replace(asked, messages=(*asked.messages, *follow_up))
-        raise StructuredOutputError(
-            f"the answer does not fit the schema after {max_attempts} attempts: {misfit}",
-            raw=responses[-1].content,
-            errors=misfit.errors,
-            provider=responses[-1].provider,
-            model=responses[-1].model,
-            request_id=responses[-1].request_id,
-            responses=responses,
-        )
+        try:
+            value = yield from fitting(
+                request, shape, max_attempts, ask or self.chat_flow, responses.append
+            )
+        except BaseException as error:
+            error.__dict__["responses"] = tuple(responses)
+            raise
+        return value, responses
 
 
 def refuse_tools(overrides: dict[str, Any]) -> None:

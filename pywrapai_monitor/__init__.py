@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING
 from pywrapai.core.extras import lazy
 
 if TYPE_CHECKING:
+    from pywrapai_monitor.agent import MonitoredAgent
     from pywrapai_monitor.dashboard.app import create_app
-    from pywrapai_monitor.db.base import BaseStore, StoreError
-    from pywrapai_monitor.db.sqlite import SQLiteStore
+    from pywrapai_monitor.db import BaseStore, MySQLStore, PostgresStore, SQLiteStore, StoreError
     from pywrapai_monitor.graph import MonitoredGraph
     from pywrapai_monitor.monitor import Monitor
+    from pywrapai_monitor.recorder import FlushReport
+    from pywrapai_monitor.tracing import Tracing
 
 __all__ = [
     "BaseStore",
+    "FlushReport",
     "Monitor",
+    "MonitoredAgent",
     "MonitoredGraph",
+    "MySQLStore",
+    "PostgresStore",
     "SQLiteStore",
     "StoreError",
+    "Tracing",
     "create_app",
 ]
 
@@ -26,11 +33,16 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     {
-        "BaseStore": "pywrapai_monitor.db.base",
+        "BaseStore": "pywrapai_monitor.db",
+        "FlushReport": "pywrapai_monitor.recorder",
         "Monitor": "pywrapai_monitor.monitor",
+        "MonitoredAgent": "pywrapai_monitor.agent",
         "MonitoredGraph": "pywrapai_monitor.graph",
-        "SQLiteStore": "pywrapai_monitor.db.sqlite",
-        "StoreError": "pywrapai_monitor.db.base",
+        "MySQLStore": "pywrapai_monitor.db",
+        "PostgresStore": "pywrapai_monitor.db",
+        "SQLiteStore": "pywrapai_monitor.db",
+        "StoreError": "pywrapai_monitor.db",
+        "Tracing": "pywrapai_monitor.tracing",
         "create_app": "pywrapai_monitor.dashboard.app",
     },
     extra="monitor",

@@ -2,51 +2,116 @@
 
 from __future__ import annotations
 
-import logging
-from time import perf_counter
-from typing import Any
+import copy
+import inspect
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from uuid import uuid4
 
+from pywrapai.cache import BaseCache
 from pywrapai.core import flow
-from pywrapai.core.base import LLMResponse, StreamEvent
-from pywrapai.core.flow import Flow, StreamClosed, StreamFlow, blocking
+from pywrapai.core.base import LLMResponse, Request, StreamEvent
+from pywrapai.core.flow import Emit, Flow, StreamClosed, StreamFlow
 from pywrapai.core.messages import MessageInput
-from pywrapai.core.stream import AsyncTextStream, StreamRecord, TextStream
-from pywrapai.llm import refuse_tools
-from pywrapai_graph import GraphLLM
-from pywrapai_monitor.db.base import BaseStore, Status
-from pywrapai_monitor.turn import Outcome, Turn, message_rows, token_row
+from pywrapai.core.stream import (
+    AsyncEventStream,
+    AsyncTextStream,
+    EventStream,
+    StreamRecord,
+    TextStream,
+)
+from pywrapai.llm import LLM, refuse_tools
+from pywrapai.tokens import TokenTracker
+from pywrapai_graph.assembly import Assembly
+from pywrapai_graph.graph import GraphLLM
+from pywrapai_monitor.conversation import Call, Conversation, closable
+from pywrapai_monitor.turn import Labels, Outcome, Turn, dialogue, entry
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from pywrapai_graph.rag.retriever import BaseRetriever
+
+S = TypeVar("S", TextStream, AsyncTextStream, EventStream, AsyncEventStream)
 
 
 class MonitoredGraph:
     """Made by `Monitor.wrap`; called like the GraphLLM that it wraps, without `history`.
 
     Each call loads the newest turns of the conversation, asks, and saves the user message, the
-    answer and the token record in one transaction. May be shared by threads and by tasks.
+    answer and the token record together. May be shared by threads and by tasks. Every call also
+    takes `metadata`, a dict of JSON values, and `tags`, a list of str, for its record. The
+    `call_id` of a response is what feedback is given to.
 
     Raises StoreError, before the model is called, when the history cannot be loaded. When the
-    record of an answer cannot be saved, the answer is returned all the same and the loss logged.
+    record of an answer cannot be saved, the answer is returned all the same.
     """
 
-    def __init__(
-        self,
-        graph: GraphLLM,
-        store: BaseStore,
-        *,
-        user_id: str,
-        session_id: str,
-        max_turns: int | None = 20,
-        prompt_name: str | None = None,
-        prompt_version: str | None = None,
-    ) -> None:
+    def __init__(self, graph: GraphLLM, conversation: Conversation) -> None:
         self.graph = graph
-        self.user_id = user_id
-        self.session_id = session_id
-        self.max_turns = max_turns
-        self.prompt_name = prompt_name
-        self.prompt_version = prompt_version
-        self._store = store
+        self.conversation = conversation
+
+    @property
+    def user_id(self) -> str:
+        """Who is talking."""
+        return self.conversation.user_id
+
+    @property
+    def session_id(self) -> str:
+        """Which of the user's conversations it is."""
+        return self.conversation.session_id
+
+    @property
+    def llm(self) -> LLM:
+        """The graph's LLM."""
+        return self.graph.llm
+
+    @property
+    def retriever(self) -> BaseRetriever | None:
+        """The graph's retriever, if it has one."""
+        return self.graph.retriever
+
+    @property
+    def system_prompt(self) -> str | None:
+        """The graph's system prompt, if it has one."""
+        return self.graph.system_prompt
+
+    @property
+    def tokens(self) -> TokenTracker:
+        """The LLM's tracker: of all its calls, not of this conversation alone."""
+        return self.graph.tokens
+
+    @property
+    def cache(self) -> BaseCache | None:
+        """The LLM's cache, if it has one."""
+        return self.graph.cache
+
+    @property
+    def model(self) -> str:
+        """The LLM's model."""
+        return self.graph.model
+
+    @property
+    def provider(self) -> str:
+        """The LLM's provider."""
+        return self.graph.provider
+
+    def with_system_prompt(self, text: str) -> Self:
+        """The same conversation with another system prompt, which is none of the registry's."""
+        twin = copy.copy(self)
+        twin.graph = self.graph.with_system_prompt(text)
+        twin.conversation = replace(self.conversation, prompt_name=None, prompt_version=None)
+        return twin
+
+    def assemble(self, input: MessageInput, rag: bool = True) -> Assembly:
+        """What a call would send, history included."""
+        self._checked(input, {})
+        return flow.run(self._assembly(input, rag))
+
+    async def aassemble(self, input: MessageInput, rag: bool = True) -> Assembly:
+        """`assemble`, awaited."""
+        self._checked(input, {})
+        return await flow.arun(self._assembly(input, rag))
 
     def chat(
         self,
@@ -54,10 +119,15 @@ class MonitoredGraph:
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
         rag: bool = True,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
         **overrides: Any,
     ) -> LLMResponse:
         """Load the history, ask, save. Raises what GraphLLM.chat raises, and StoreError."""
-        return flow.run(self._chat(input, tools, tool_choice, rag, overrides))
+        overrides.update(tools=tools, tool_choice=tool_choice)
+        labels = self.conversation.labels(tags, metadata)
+        return flow.run(self._chat(input, rag, labels, overrides))
 
     async def achat(
         self,
@@ -65,112 +135,252 @@ class MonitoredGraph:
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
         rag: bool = True,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
         **overrides: Any,
     ) -> LLMResponse:
-        """`chat`, awaited; the database is used in a thread."""
-        return await flow.arun(self._chat(input, tools, tool_choice, rag, overrides))
+        """`chat`, awaited; the database is read in a thread, and written in the background."""
+        overrides.update(tools=tools, tool_choice=tool_choice)
+        labels = self.conversation.labels(tags, metadata)
+        return await flow.arun(self._chat(input, rag, labels, overrides))
 
-    def stream(self, input: MessageInput, rag: bool = True, **overrides: Any) -> TextStream:
-        """Load the history, stream the answer's text, save when it ends or its reader leaves."""
-        record = self._stream_record(input, rag, overrides)
-        return TextStream(flow.stream(self._stream(input, rag, overrides, record)), record)
-
-    def astream(self, input: MessageInput, rag: bool = True, **overrides: Any) -> AsyncTextStream:
-        """`stream`, for `async for`."""
-        record = self._stream_record(input, rag, overrides)
-        return AsyncTextStream(flow.astream(self._stream(input, rag, overrides, record)), record)
-
-    def _stream_record(
-        self, input: MessageInput, rag: bool, overrides: dict[str, Any]
-    ) -> StreamRecord:
-        """Checked at the call, not at the first chunk."""
-        refuse_tools(overrides)
-        self.graph.llm.request(self.graph.assemble(input, None, rag=False).messages, **overrides)
-        return StreamRecord()
-
-    def _chat(
+    def stream(
         self,
         input: MessageInput,
-        tools: list[dict[str, Any]] | None,
-        tool_choice: str | None,
-        rag: bool,
-        overrides: dict[str, Any],
-    ) -> Flow[LLMResponse]:
-        turn = yield from self._begin(input, rag)
-        llm = self.graph.llm
-        request = llm.request(turn.assembly.messages, tools, tool_choice, **overrides)
-        started = perf_counter()
+        rag: bool = True,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
+        **overrides: Any,
+    ) -> TextStream:
+        """Load the history, stream the answer's text, save when it ends or its reader leaves."""
+        refuse_tools(overrides)
+        labels = self.conversation.labels(tags, metadata)
+        return self._opened(TextStream, flow.stream, input, rag, labels, overrides)
+
+    def astream(
+        self,
+        input: MessageInput,
+        rag: bool = True,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
+        **overrides: Any,
+    ) -> AsyncTextStream:
+        """`stream`, for `async for`."""
+        refuse_tools(overrides)
+        labels = self.conversation.labels(tags, metadata)
+        return self._opened(AsyncTextStream, flow.astream, input, rag, labels, overrides)
+
+    def stream_events(
+        self,
+        input: MessageInput,
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        rag: bool = True,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
+        **overrides: Any,
+    ) -> EventStream:
+        """`stream` with everything in the answer, as `LLM.stream_events` does."""
+        overrides.update(tools=tools, tool_choice=tool_choice)
+        labels = self.conversation.labels(tags, metadata)
+        return self._opened(EventStream, flow.stream, input, rag, labels, overrides)
+
+    def astream_events(
+        self,
+        input: MessageInput,
+        tools: list[dict[str, Any]] | None = None,
+        tool_choice: str | None = None,
+        rag: bool = True,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
+        **overrides: Any,
+    ) -> AsyncEventStream:
+        """`stream_events`, for `async for`."""
+        overrides.update(tools=tools, tool_choice=tool_choice)
+        labels = self.conversation.labels(tags, metadata)
+        return self._opened(AsyncEventStream, flow.astream, input, rag, labels, overrides)
+
+    def chat_structured(
+        self,
+        input: MessageInput,
+        schema: Any,
+        rag: bool = True,
+        *,
+        max_attempts: int = 2,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
+        **overrides: Any,
+    ) -> Any:
+        """Load the history, ask for an answer that fits a schema, save; each attempt is a call."""
+        labels = self.conversation.labels(tags, metadata)
+        return flow.run(self._structured(input, schema, rag, labels, max_attempts, overrides))
+
+    async def achat_structured(
+        self,
+        input: MessageInput,
+        schema: Any,
+        rag: bool = True,
+        *,
+        max_attempts: int = 2,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] = (),
+        **overrides: Any,
+    ) -> Any:
+        """`chat_structured`, awaited."""
+        labels = self.conversation.labels(tags, metadata)
+        asking = self._structured(input, schema, rag, labels, max_attempts, overrides)
+        return await flow.arun(asking)
+
+    def __repr__(self) -> str:
+        return f"MonitoredGraph({self.graph!r}, {self.user_id!r}, {self.session_id!r})"
+
+    def _checked(self, input: MessageInput, overrides: dict[str, Any]) -> Assembly:
+        """What is wrong with a call is said before any I/O."""
+        if "history" in overrides:
+            raise TypeError("a MonitoredGraph loads the history itself: leave history= out")
+        plain = self.graph.assemble(input, None, rag=False)
+        self.llm.request(plain.messages, **overrides)
+        return plain
+
+    def _assembly(self, input: MessageInput, rag: bool) -> Flow[Assembly]:
+        """What is sent; what that cost in embeddings is recorded at once."""
+        history = yield from self.conversation.history()
         try:
-            response = yield from llm.chat_flow(request)
+            assembly = yield from closable(self.graph.assembly_flow(input, history, rag))
         except BaseException as error:
-            failed = Outcome(
-                response=getattr(error, "response", None),
-                status=_status(error),
-                error=error,
-                duration_ms=(perf_counter() - started) * 1000.0,
-            )
-            yield from self._save(turn, failed)
+            yield from self.conversation.keep_embeddings([self.retriever], after=error)
             raise
-        yield from self._save(turn, Outcome(response=response, duration_ms=response.duration_ms))
-        return response
+        yield from self.conversation.keep_embeddings([self.retriever])
+        return assembly
+
+    def _turn(self, input: MessageInput, rag: bool, labels: Labels) -> Flow[Turn]:
+        assembly = yield from self._assembly(input, rag)
+        return self.conversation.turn(self.graph, assembly, labels)
+
+    def _chat(
+        self, input: MessageInput, rag: bool, labels: Labels, overrides: dict[str, Any]
+    ) -> Flow[LLMResponse]:
+        self._checked(input, overrides)
+        turn = yield from self._turn(input, rag, labels)
+        request = self.llm.request(turn.assembly.messages, **overrides)
+        call = Call(self.conversation, turn, request)
+        outcome = yield from call.answered(self.llm.chat_flow(request))
+        yield from self.conversation.keep(entry(turn, outcome, dialogue(turn, outcome)))
+        assert outcome.response is not None  # it was answered
+        return outcome.response
+
+    def _opened(
+        self,
+        kind: Callable[[Any, StreamRecord], S],
+        drive: Callable[[StreamFlow[StreamEvent, None]], Any],
+        input: MessageInput,
+        rag: bool,
+        labels: Labels,
+        overrides: dict[str, Any],
+    ) -> S:
+        """A stream that was checked and has not begun. One that nobody ever reads leaves a record,
+        too.
+        """
+        plain, record = self._checked(input, overrides), StreamRecord()
+        events = self._stream(input, rag, labels, overrides, record)
+        pieces = drive(events)
+        opened = kind(pieces, record)
+        turn = self.conversation.turn(self.graph, plain, labels)
+        weakref.finalize(opened, _let_go, events, pieces, self.conversation, turn)
+        return opened
 
     def _stream(
-        self, input: MessageInput, rag: bool, overrides: dict[str, Any], record: StreamRecord
+        self,
+        input: MessageInput,
+        rag: bool,
+        labels: Labels,
+        overrides: dict[str, Any],
+        record: StreamRecord,
     ) -> StreamFlow[StreamEvent, None]:
-        turn = yield from self._begin(input, rag)
-        request = self.graph.llm.request(turn.assembly.messages, **overrides)
-        failure: BaseException | None = None
+        turn = yield from self._turn(input, rag, labels)
+        request = self.llm.request(turn.assembly.messages, **overrides)
+        call = Call(self.conversation, turn, request, streams=True)
+        of_call = StreamRecord()  # its clock starts now, and not when the stream was asked for
         try:
-            yield from self.graph.llm.stream_flow(request, record)
-        except BaseException as error:
-            failure = error
-            raise
+            outcome = yield from call.streamed(self.llm.stream_flow(request, of_call), of_call)
         finally:
-            outcome = Outcome(
-                response=record.response,
-                status=_status(failure),
-                error=None if isinstance(failure, StreamClosed) else failure,
-                duration_ms=record.duration_ms,
-                ttft_ms=record.ttft_ms,
-            )
-            yield from self._save(turn, outcome)
+            record.response = of_call.response
+        yield from self.conversation.keep(entry(turn, outcome, dialogue(turn, outcome)))
+        if outcome.response is not None:
+            yield Emit(outcome.response)
 
-    def _begin(self, input: MessageInput, rag: bool) -> Flow[Turn]:
-        self.graph.assemble(input, None, rag=False)  # bad input is refused before any I/O
-        history = yield from blocking(
-            self._store.load_history, self.user_id, self.session_id, self.max_turns
-        )
-        assembly = yield from self.graph.assembly_flow(input, history, rag)
-        return Turn(
-            user_id=self.user_id,
-            session_id=self.session_id,
-            model=self.graph.model,
-            provider=self.graph.provider,
-            assembly=assembly,
-            prompt_name=self.prompt_name,
-            prompt_version=self.prompt_version,
-        )
+    def _structured(
+        self,
+        input: MessageInput,
+        schema: Any,
+        rag: bool,
+        labels: Labels,
+        max_attempts: int,
+        overrides: dict[str, Any],
+    ) -> Flow[Any]:
+        plain = self._checked(input, overrides)
+        _, shape = self.llm.structured_request(plain.messages, schema, overrides)
+        turn = yield from self._turn(input, rag, labels)
+        request = self.llm.request(turn.assembly.messages, **overrides)
+        attempts = _Attempts(self.conversation, turn, self.llm)
+        try:
+            asking = self.llm.structured_flow(request, shape, max_attempts, attempts.ask)
+            value, _ = yield from asking
+        except BaseException as error:
+            yield from attempts.failed(error)
+            raise
+        yield from attempts.fits()
+        return value
 
-    def _save(self, turn: Turn, outcome: Outcome) -> Flow[None]:
-        return blocking(save_turn, self._store, turn, outcome)
+
+class _Attempts:
+    """The calls of one structured answer. Each is kept when it is known what became of it."""
+
+    def __init__(self, conversation: Conversation, turn: Turn, llm: LLM) -> None:
+        self._conversation = conversation
+        self._turn = turn
+        self._llm = llm
+        self._last: Outcome | None = None
+
+    def ask(self, request: Request, keep: Callable[[LLMResponse], bool]) -> Flow[LLMResponse]:
+        """Once more; the attempt before did not fit, and is no turn of the conversation."""
+        if (misfit := self._taken()) is not None:
+            yield from self._conversation.keep(entry(self._turn, misfit))
+        call = Call(self._conversation, self._turn, request)
+        self._last = yield from call.answered(self._llm.chat_flow(request, keep))
+        assert self._last.response is not None  # it was answered
+        return self._last.response
+
+    def fits(self) -> Flow[None]:
+        """The last one is the answer."""
+        if (outcome := self._taken()) is not None:
+            rows = dialogue(self._turn, outcome)
+            yield from self._conversation.keep(entry(self._turn, outcome, rows))
+
+    def failed(self, error: BaseException) -> Flow[None]:
+        """There is no answer; the last attempt is kept already if it is the call that failed."""
+        if (outcome := self._taken()) is not None:
+            failed = entry(self._turn, outcome.failed(error))
+            yield from self._conversation.keep(failed, after=error)
+
+    def _taken(self) -> Outcome | None:
+        outcome, self._last = self._last, None
+        return outcome
 
 
-def save_turn(store: BaseStore, turn: Turn, outcome: Outcome) -> None:
-    """Write a turn's rows in one transaction. A failure is logged, never raised: the answer that
-    was paid for must reach the caller.
+def _let_go(events: Any, pieces: Any, conversation: Conversation, turn: Turn) -> None:
+    """A stream is gone, or the program ends. One that nobody has begun to read has asked nothing,
+    and is recorded all the same; one that is still open is closed while there is a database.
     """
-    try:
-        with store.transaction():
-            for message in message_rows(turn, outcome):
-                store.save_message(message)
-            store.save_token_record(token_row(turn, outcome))
-    except Exception:  # a store of the user's own may raise anything
-        log.exception("turn of %r in session %r was not recorded", turn.user_id, turn.session_id)
-
-
-def _status(error: BaseException | None) -> Status:
-    if error is None:
-        return "ok"
-    if isinstance(error, StreamClosed):
-        return "interrupted"
-    return "error" if isinstance(error, Exception) else "cancelled"
+    if inspect.getgeneratorstate(events) == inspect.GEN_CREATED:
+        outcome = Outcome(
+            call_id=uuid4().hex, at=conversation.now(), status="interrupted", error=StreamClosed()
+        )
+        conversation.queue(entry(turn, outcome))
+    elif inspect.isgenerator(pieces) and not pieces.gi_running:
+        pieces.close()

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Self
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from pywrapai.core import flow
 from pywrapai.core.extras import needs
+from pywrapai.core.flow import blocking
+from pywrapai.embedder import Embedder
 from pywrapai.exceptions import ConfigurationError
-from pywrapai_graph import GraphLLM
-from pywrapai_monitor.db.base import BaseStore
+from pywrapai_graph import AgentConfig, GraphLLM, ToolRegistry
+from pywrapai_monitor.agent import MonitoredAgent
+from pywrapai_monitor.conversation import Conversation
+from pywrapai_monitor.db.base import BaseStore, Feedback, Row
+from pywrapai_monitor.embedding_costs import embedding_entries
+from pywrapai_monitor.export import export
 from pywrapai_monitor.graph import MonitoredGraph
+from pywrapai_monitor.privacy import Mask, Privacy
+from pywrapai_monitor.recorder import FlushReport, Recorder
+from pywrapai_monitor.spool_files import spool_dir_of
 
 if TYPE_CHECKING:
     from pywrapai_monitor.dashboard.server import Server
+    from pywrapai_monitor.tracing import Tracing
 
 DB_URL_ENV = "PYWRAPAI_DB_URL"
 
@@ -20,7 +33,15 @@ DB_URL_ENV = "PYWRAPAI_DB_URL"
 class Monitor:
     """Records conversations and calls. One Monitor serves any number of users and sessions.
 
-    Give exactly one of `db_path` (SQLite, made if it is not there) and `store`.
+    Args:
+        db_path: a path of an SQLite database, made if it is not there, or a database's URL.
+        store: a store instead. Exactly one of the two is given.
+        mask: called with each text before it is kept anywhere, and returns what is kept instead.
+            Where it raises, "[mask failed]" is kept.
+        store_content: False keeps numbers, names and times alone, and no text that was said.
+        tracing: makes an OpenTelemetry span for each call, too.
+        spool_dir: where records wait while the database is away; by default beside an SQLite
+            database, and in the user's state directory for others.
 
     Raises:
         ValueError: both or neither were given.
@@ -28,27 +49,36 @@ class Monitor:
     """
 
     def __init__(
-        self, db_path: str | os.PathLike[str] | None = None, store: BaseStore | None = None
+        self,
+        db_path: str | os.PathLike[str] | None = None,
+        store: BaseStore | None = None,
+        *,
+        mask: Mask | None = None,
+        store_content: bool = True,
+        tracing: Tracing | None = None,
+        spool_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         if (db_path is None) == (store is None):
             raise ValueError("Monitor needs exactly one of db_path= and store=")
-        self.store: BaseStore = _sqlite(db_path) if store is None else store
+        self.privacy = Privacy(mask, store_content)
+        self.tracing = tracing
+        self.store: BaseStore = _store(db_path or "") if store is None else store
+        self.recorder = Recorder(self.store, spool_dir or spool_dir_of(self.store))
 
     @classmethod
-    def from_env(cls) -> Self:
-        """A Monitor on the database that PYWRAPAI_DB_URL names: a path or a sqlite:/// URL."""
+    def from_env(cls, **options: Any) -> Self:
+        """A Monitor on the database that PYWRAPAI_DB_URL names, by its URL or path.
+
+        `options` are those of Monitor. Raises ConfigurationError if the variable is not set, or its
+        scheme is unknown.
+        """
         url = os.environ.get(DB_URL_ENV)
         if not url:
             raise ConfigurationError(
                 f"{DB_URL_ENV} is not set: put the database's path or URL there, for example "
-                "sqlite:///monitor.db"
+                "sqlite:///monitor.db or postgresql://user:password@host/name"
             )
-        scheme, found, _ = url.partition("://")
-        if found and scheme != "sqlite":
-            raise ConfigurationError(
-                f"{DB_URL_ENV} names a {scheme!r} database, and sqlite is what there is a store for"
-            )
-        return cls(db_path=url)
+        return cls(store=_store(url), **options)
 
     def wrap(
         self,
@@ -72,32 +102,79 @@ class Monitor:
             ValueError: an empty user_id or session_id, or a negative max_turns.
             KeyError: no such prompt.
         """
-        if not isinstance(graph, GraphLLM):
-            raise TypeError(f"wrap takes a GraphLLM, not {graph!r:.80}: GraphLLM(llm) makes one")
-        for name, value in (("user_id", user_id), ("session_id", session_id)):
-            if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"{name} must be a text that says who or which, not {value!r}")
-        if max_turns is not None and max_turns < 0:
-            raise ValueError(f"max_turns must be 0 or more, or None for all, not {max_turns}")
+        _check(graph, user_id, session_id, "max_turns", max_turns)
         version = None
         if prompt_name is not None:
             pinned = self.store.get_user_prompt_version(user_id, prompt_name)
             version = pinned or self.store.active_prompt_version(prompt_name)
             graph = graph.with_system_prompt(self.store.get_prompt(prompt_name, version))
-        return MonitoredGraph(
-            graph,
-            self.store,
+        conversation = self._conversation(user_id, session_id, max_turns)
+        named = replace(conversation, prompt_name=prompt_name, prompt_version=version)
+        return MonitoredGraph(graph, named)
+
+    def wrap_agent(
+        self,
+        graph: GraphLLM,
+        registry: ToolRegistry,
+        user_id: str,
+        session_id: str,
+        config: AgentConfig | None = None,
+        max_history: int | None = 20,
+    ) -> MonitoredAgent:
+        """An agent for one conversation, with its history and with every step recorded."""
+        _check(graph, user_id, session_id, "max_history", max_history)
+        conversation = self._conversation(user_id, session_id, max_history)
+        return MonitoredAgent(graph, registry, conversation, config)
+
+    def record_embedding_build(
+        self, embedder: Embedder, user_id: str = "system", session_id: str = "embedding-build"
+    ) -> None:
+        """Record what an embedder has cost until now, and was not recorded for a call."""
+        at = time.time_ns() // 1000
+        for entry in embedding_entries([embedder], user_id=user_id, session_id=session_id, at=at):
+            self.recorder.write(entry)
+
+    def feedback(self, call_id: str, score: float, comment: str | None = None) -> None:
+        """Keep what was thought of an answer, by its response's `call_id`."""
+        given = Feedback(call_id=call_id, score=score, comment=comment)
+        self.store.save_feedback(self.privacy.feedback(given))
+
+    def get_feedback(self, user_id: str | None = None, session_id: str | None = None) -> list[Row]:
+        """What was thought of answers, newest first, each with its call."""
+        return self.store.get_feedback(user_id, session_id)
+
+    def flush(self, timeout: float | None = None) -> FlushReport:
+        """Wait until everything is in the database, for at most `timeout` seconds.
+
+        Says how many records were written, wait in the spool, and were lost; true only if none is
+        outside of the database.
+        """
+        return self.recorder.flush(timeout)
+
+    async def aflush(self, timeout: float | None = None) -> FlushReport:
+        """`flush`, awaited."""
+        return await flow.arun(blocking(self.recorder.flush, timeout))
+
+    def _conversation(self, user_id: str, session_id: str, max_turns: int | None) -> Conversation:
+        return Conversation(
+            store=self.store,
+            recorder=self.recorder,
             user_id=user_id,
             session_id=session_id,
             max_turns=max_turns,
-            prompt_name=prompt_name,
-            prompt_version=version,
+            privacy=self.privacy,
+            tracing=self.tracing,
         )
+
+    # Prompts
 
     def save_prompt(
         self, name: str, version: str, text: str | None = None, is_active: bool = False
     ) -> None:
-        """Save a version of a prompt; without `text`, promote one that is there."""
+        """Save a version of a prompt; without `text`, promote one that is there.
+
+        The text is kept as it is, whatever the mask: it is what the model will be given.
+        """
         self.store.save_prompt(name, version, text, is_active)
 
     def get_prompt(self, name: str, version: str = "active") -> str:
@@ -107,6 +184,52 @@ class Monitor:
     def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:
         """Pin a user to a version. KeyError if there is no such version."""
         self.store.set_user_prompt(user_id, prompt_name, prompt_version)
+
+    def unpin_user_prompt(self, user_id: str, prompt_name: str) -> None:
+        """Give a user the active version again."""
+        self.store.unpin_user_prompt(user_id, prompt_name)
+
+    def list_prompts(self) -> list[Row]:
+        """Every prompt with its active version, as `BaseStore.list_prompts` says."""
+        return self.store.list_prompts()
+
+    def list_prompt_versions(self, name: str) -> list[Row]:
+        """Every version of a prompt, as `BaseStore.list_prompt_versions` says."""
+        return self.store.list_prompt_versions(name)
+
+    def rollback_prompt(self, name: str) -> str:
+        """Make the version active that was so before; says which. KeyError if there is none."""
+        return self.store.rollback_prompt(name)
+
+    def diff_prompt(self, name: str, old: str, new: str = "active") -> str:
+        """What changed between two versions, as a unified diff; empty if nothing did."""
+        from difflib import unified_diff
+
+        before, after = (self.store.get_prompt(name, version) for version in (old, new))
+        names = f"{name} {old}", f"{name} {new}"
+        return "\n".join(unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
+
+    # What is kept
+
+    def get_tool_usage(self, user_id: str | None = None) -> list[Row]:
+        """How often each tool was called, and failed; most used first."""
+        return self.store.get_tool_usage(user_id)
+
+    def purge_before(self, days: int) -> int:
+        """Delete what is older than so many days; says how many rows. ValueError below 1."""
+        return self.store.purge_before(days)
+
+    def delete_session(self, user_id: str, session_id: str) -> int:
+        """Delete everything of one session; says how many rows."""
+        return self.store.delete_session(user_id, session_id)
+
+    def delete_user(self, user_id: str) -> int:
+        """Delete everything of one user; says how many rows."""
+        return self.store.delete_user(user_id)
+
+    def export(self, table: str, file: TextIO, **which: Any) -> int:
+        """Write the rows of a table as JSON lines or CSV, as `pywrapai_monitor.export` says."""
+        return export(self.store, table, file, **which)
 
     def serve(
         self,
@@ -145,6 +268,7 @@ class Monitor:
 
     def close(self) -> None:
         """Give back the database."""
+        self.recorder.close()
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -154,7 +278,17 @@ class Monitor:
         self.close()
 
 
-def _sqlite(db_path: str | os.PathLike[str] | None) -> BaseStore:
+def _check(graph: object, user_id: str, session_id: str, name: str, turns: int | None) -> None:
+    if not isinstance(graph, GraphLLM):
+        raise TypeError(f"wrap takes a GraphLLM, not {graph!r:.80}: GraphLLM(llm) makes one")
+    for which, value in (("user_id", user_id), ("session_id", session_id)):
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{which} must be a text that says who or which, not {value!r}")
+    if turns is not None and turns < 0:
+        raise ValueError(f"{name} must be 0 or more, or None for all, not {turns}")
+
+
+def _store(url: str | os.PathLike[str]) -> BaseStore:
     with needs("monitor"):
-        from pywrapai_monitor.db.sqlite import SQLiteStore
-    return SQLiteStore(os.fspath(db_path or ""))
+        from pywrapai_monitor.db.urls import store_from_url
+    return store_from_url(url)

@@ -194,6 +194,8 @@ class LLMResponse:
     provider_data: dict[str, Any] | None = None
     raw: Any = field(default=None, repr=False, compare=False)
     """The provider's own reply as JSON values; None for streams."""
+    call_id: str | None = field(default=None, compare=False)
+    """Under which a monitor keeps the call, so that feedback may be given to it; else None."""
 
     @property
     def message(self) -> Message:

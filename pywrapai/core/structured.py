@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
-from pywrapai.core.base import LLMResponse, Message, Role
+from pywrapai.core.base import LLMResponse, Message, Request, Role
 from pywrapai.core.extras import needs
+from pywrapai.core.flow import Flow
+from pywrapai.exceptions import StructuredOutputError
 
 MAX_ERRORS = 8
 MAX_ERROR_LENGTH = 300
@@ -23,6 +25,10 @@ _DECODER = json.JSONDecoder(strict=False)  # models put raw line breaks into str
 
 # Pydantic takes longer to write a class's schema than a whole call takes here.
 _written: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
+
+
+Ask: TypeAlias = Callable[[Request, Callable[[LLMResponse], bool]], Flow[LLMResponse]]
+"""How one answer is asked for: the request, and what says whether a cache may keep the answer."""
 
 
 class Misfit(ValueError):
@@ -149,6 +155,36 @@ def with_instruction(messages: Sequence[Message], schema: Mapping[str, Any]) -> 
     if messages and messages[0].role == Role.SYSTEM:
         return [Message(Role.SYSTEM, f"{messages[0].text}\n\n{told}"), *messages[1:]]
     return [Message(Role.SYSTEM, told), *messages]
+
+
+def fitting(
+    request: Request,
+    shape: Shape,
+    max_attempts: int,
+    ask: Ask,
+    got: Callable[[LLMResponse], None],
+) -> Flow[Any]:
+    """The value that fits, asked for until it comes; `got` is told each response.
+
+    StructuredOutputError when the last does not fit either.
+    """
+    asked = replace(request, schema=shape.schema)
+    for _ in range(max_attempts):
+        response = yield from ask(asked, lambda kept: shape.fits(kept.content))
+        got(response)
+        try:
+            return shape.read(response.content)
+        except Misfit as error:
+            misfit = error
+        asked = replace(asked, messages=(*asked.messages, *asked_again(response, misfit)))
+    raise StructuredOutputError(
+        f"the answer does not fit the schema after {max_attempts} attempts: {misfit}",
+        raw=response.content,
+        errors=misfit.errors,
+        provider=response.provider,
+        model=response.model,
+        request_id=response.request_id,
+    )
 
 
 def asked_again(response: LLMResponse, misfit: Misfit) -> list[Message]:

@@ -27,7 +27,11 @@ Row: TypeAlias = dict[str, Any]
 
 
 class StoreError(PyWrapAIError):
-    """The database cannot be opened, read or written; its own error is the `__cause__`."""
+    """The database cannot be opened, read or written; its own error is the `__cause__`.
+
+    `retryable` where the database is out of reach or cannot write now (full, read-only, locked), so
+    that the same may succeed later; not where it refused what it was given.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,8 @@ class MessageRecord:
     """On user rows: how many turns of history were sent."""
     status: Status = "ok"
     """"interrupted" on an answer whose reader left before its end."""
+    call_id: str | None = None
+    """Of the model call that the row belongs to: `TokenRecord.call_id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,48 @@ class TokenRecord:
     """The provider's id; may repeat or be missing."""
     prompt_name: str | None = None
     prompt_version: str | None = None
+    call_id: str | None = None
+    """Our own id of the call, never two of one; what feedback is given to."""
+    finish_reason: str | None = None
+    tags: tuple[str, ...] = ()
+    """What the caller gave with the call, to find it by."""
+    metadata: dict[str, Any] | None = None
+    """What the caller gave with the call, JSON values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStep:
+    """The tool calls of one agent turn, with what came of them."""
+
+    user_id: str
+    session_id: str
+    turn_num: int
+    calls: tuple[ToolCall, ...]
+    results: tuple[ToolResult, ...]
+    """Matched to the calls by their ids."""
+    durations_ms: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """All rows of one model call. They are kept together or not at all, and once."""
+
+    token: TokenRecord
+    """Has a `call_id`, by which a store knows an entry that it has already."""
+    messages: tuple[MessageRecord, ...] = ()
+    """Rows of the conversation, in their order."""
+    tools: ToolStep | None = None
+    at: int
+    """When it was, in microseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """What somebody thought of an answer."""
+
+    call_id: str
+    score: float
+    comment: str | None = None
 
 
 class BaseStore(ABC):
@@ -88,8 +136,95 @@ class BaseStore(ABC):
         """Group this thread's writes: all are kept or none. A store may leave this out."""
         yield
 
+    def write(self, entries: Sequence[Entry], *, replayed: bool = False) -> None:
+        """Save entries in their order. A store may leave this out.
+
+        `replayed` says that some of them may be there already, by their `call_id`: those must not
+        be saved twice. A store that cannot tell saves them again.
+        """
+        for entry in entries:
+            with self.transaction():
+                for message in entry.messages:
+                    self.save_message(message)
+                self.save_token_record(entry.token)
+                if (step := entry.tools) is not None:
+                    self.save_tool_step(
+                        step.user_id,
+                        step.session_id,
+                        step.turn_num,
+                        step.calls,
+                        step.results,
+                        step.durations_ms,
+                    )
+
     def close(self) -> None:  # noqa: B027  # optional for a store, so not abstract
         """Give back connections. A store may leave this out."""
+
+    @property
+    def location(self) -> str | None:
+        """The path or the URL of the database, without a password; None where it has none. By it
+        records that wait are told from those of other databases. A store may leave this out.
+        """
+        return None
+
+    # What a store may leave out: it then has no feedback, no lists, no deletion, no export
+
+    def save_feedback(self, feedback: Feedback) -> None:
+        """Keep what was thought of a call; given again, it replaces."""
+        raise self._cannot("keep feedback")
+
+    def get_feedback(self, user_id: str | None = None, session_id: str | None = None) -> list[Row]:
+        """Newest first: `call_id`, `score`, `comment`, `created_at`, and of the call `user_id`,
+        `session_id`, `model`, `prompt_name`, `prompt_version`.
+        """
+        raise self._cannot("list feedback")
+
+    def list_prompts(self) -> list[Row]:
+        """Per prompt, by name: `name`, `active` (a version or None), `versions` (how many),
+        `updated_at`.
+        """
+        raise self._cannot("list prompts")
+
+    def list_prompt_versions(self, name: str) -> list[Row]:
+        """Per version, oldest first: `version`, `is_active`, `created_at`, `updated_at`,
+        `activated_at`, `characters`, `pinned_users` (how many). KeyError if there is none.
+        """
+        raise self._cannot("list versions of prompts")
+
+    def rollback_prompt(self, name: str) -> str:
+        """Make the version active that was so before the active one; says which. Again, it goes
+        further back. KeyError if there is none before.
+        """
+        raise self._cannot("roll back prompts")
+
+    def unpin_user_prompt(self, user_id: str, prompt_name: str) -> None:
+        """Let a user have the active version again; no error if he has it."""
+        raise self._cannot("unpin prompts")
+
+    def delete_session(self, user_id: str, session_id: str) -> int:
+        """Delete all rows of one session, totals included; says how many rows."""
+        raise self._cannot("delete sessions")
+
+    def delete_user(self, user_id: str) -> int:
+        """Delete all rows of one user, pins and totals included; says how many rows."""
+        raise self._cannot("delete users")
+
+    def export_rows(
+        self,
+        table: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Iterator[Row]:
+        """Every row of "conversations", "token_records", "tool_calls" or "feedback" in the order of
+        writing, `since` included and `until` excluded (ISO 8601). Reads page by page.
+        """
+        raise self._cannot("export")
+
+    def _cannot(self, what: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} cannot {what}")
 
     # Writes
 

@@ -15,6 +15,7 @@ from typing import Any
 from pywrapai_monitor.db.tables import COST_UNITS, KEY_LENGTH
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MICROS = 253_402_300_799_999_999  # the end of the year 9999
 _MAX_COUNT = 10**12  # per row; a thousand times any real call, and sums stay within 64 bits
 _MAX_COST_USD = 1e6
 _MAX_DEPTH = 50
@@ -61,13 +62,15 @@ def label(text: str, limit: int = KEY_LENGTH) -> str:
     return f"{text[: limit - 9]}…{digest}"
 
 
-def label_or_none(text: str | None) -> str | None:
+def label_or_none(text: str | None, limit: int = KEY_LENGTH) -> str | None:
     """The same, where a column may be empty."""
-    return None if text is None else label(text)
+    return None if text is None else label(text, limit)
 
 
 def count(number: int | None) -> int:
     """A number of tokens; None is 0, and nonsense is brought within bounds."""
+    if type(number) is int and 0 <= number <= _MAX_COUNT:
+        return number
     return min(max(int(number or 0), 0), _MAX_COUNT)
 
 
@@ -91,6 +94,11 @@ def cost_usd(units: int) -> float:
     return int(units) / COST_UNITS
 
 
+def moment(micros: int) -> int:
+    """A time, brought within those that can be written as a date."""
+    return min(max(int(micros), 0), _LAST_MICROS)
+
+
 def iso_time(micros: int) -> str:
     """ "2026-11-30T18:00:00.000000Z"."""
     moment = _EPOCH + timedelta(microseconds=int(micros))
@@ -100,6 +108,19 @@ def iso_time(micros: int) -> str:
 def iso_time_or_none(micros: int | None) -> str | None:
     """The same, where there is nothing yet."""
     return None if micros is None else iso_time(micros)
+
+
+def micros(field: str, text: str) -> int:
+    """A time that somebody gave, as ISO 8601, in UTC unless it says otherwise. ValueError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as exc:
+        raise ValueError(
+            f"{field} must be a time as '2026-11-30' or '2026-11-30T18:00:00Z', not {text!r:.80}"
+        ) from exc
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def to_json(value: Any) -> str:

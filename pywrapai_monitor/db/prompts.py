@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 
+from pywrapai_monitor.db import codec
+from pywrapai_monitor.db.base import Row
 from pywrapai_monitor.db.batch import Columns, Upsert
 from pywrapai_monitor.db.tables import system_prompts, user_settings
 
@@ -11,25 +13,36 @@ ACTIVE = "active"
 
 _prompt, _setting = system_prompts.c, user_settings.c
 
-_VERSION = (_prompt.name == bindparam("of_name"), _prompt.version == bindparam("of_version"))
+_OF_NAME = _prompt.name == bindparam("of_name")
+_VERSION = (_OF_NAME, _prompt.version == bindparam("of_version"))
 _FIND = select(_prompt.text).where(*_VERSION)
-_FIND_ACTIVE = select(_prompt.text).where(_prompt.name == bindparam("of_name"), _prompt.is_active)
-_FIND_ACTIVE_VERSION = select(_prompt.version).where(
-    _prompt.name == bindparam("of_name"), _prompt.is_active
-)
+_FIND_ACTIVE = select(_prompt.text).where(_OF_NAME, _prompt.is_active)
+_FIND_ACTIVE_VERSION = select(_prompt.version).where(_OF_NAME, _prompt.is_active)
 # Two that promote at once lock all versions first, in one order, and so never each other out.
-_LOCK = (
-    select(_prompt.id)
-    .where(_prompt.name == bindparam("of_name"))
-    .order_by(_prompt.id)
-    .with_for_update()
-)
+_LOCK = select(_prompt.id).where(_OF_NAME).order_by(_prompt.id).with_for_update()
+_LAST_PROMOTION = select(func.max(_prompt.activated_at)).where(_OF_NAME)
 _DEMOTE = (
     update(system_prompts)
-    .where(_prompt.name == bindparam("of_name"), _prompt.version != bindparam("of_version"))
+    .where(_OF_NAME, _prompt.version != bindparam("of_version"))
     .values(is_active=False)
 )
-_PROMOTE = update(system_prompts).where(*_VERSION).values(is_active=True)
+_PROMOTE = (
+    update(system_prompts)
+    .where(*_VERSION, ~_prompt.is_active)
+    .values(is_active=True, activated_at=bindparam("at"))
+)
+_BEFORE = (
+    select(_prompt.id, _prompt.version)
+    .where(_OF_NAME, ~_prompt.is_active, _prompt.activated_at.is_not(None))
+    .order_by(_prompt.activated_at.desc())
+    .limit(1)
+)
+_TAKE_BACK = (
+    update(system_prompts)
+    .where(_OF_NAME, _prompt.is_active)
+    .values(is_active=False, activated_at=None)
+)
+_REINSTATE = update(system_prompts).where(_prompt.id == bindparam("of_id")).values(is_active=True)
 _PINNED = select(_setting.prompt_version).where(
     _setting.user_id == bindparam("of_user"), _setting.prompt_name == bindparam("of_name")
 )
@@ -57,8 +70,10 @@ class Prompts:
             row = {"name": name, "version": version, "text": text, "is_active": False}
             conn.execute(self._save, {**row, "created_at": at, "updated_at": at})
         if promote:
+            last = conn.execute(_LAST_PROMOTION, {"of_name": name}).scalar()
             conn.execute(_DEMOTE, of)
-            conn.execute(_PROMOTE, of)
+            # Later than the last one whatever the clock says, so that their order is known.
+            conn.execute(_PROMOTE, {**of, "at": at if last is None else max(at, last + 1)})
 
     def pin(self, conn: Connection, user_id: str, name: str, version: str, at: int) -> None:
         """Pin a user to a version. KeyError if there is none such."""
@@ -90,6 +105,89 @@ def pinned(conn: Connection, user_id: str, name: str) -> str | None:
     """The version that a user is pinned to."""
     version: str | None = conn.execute(_PINNED, {"of_user": user_id, "of_name": name}).scalar()
     return version
+
+
+def roll_back(conn: Connection, name: str) -> str:
+    """Take the newest promotion back; says which version is active then.
+
+    KeyError if no other one was active before.
+    """
+    of = {"of_name": name}
+    conn.execute(_LOCK, of)
+    require(conn, name, ACTIVE)
+    before = conn.execute(_BEFORE, of).first()
+    if before is None:
+        raise KeyError(f"no other version of prompt {name!r} was active before this one")
+    conn.execute(_TAKE_BACK, of)
+    conn.execute(_REINSTATE, {"of_id": before.id})
+    return str(before.version)
+
+
+_UNPIN = delete(user_settings).where(
+    _setting.user_id == bindparam("of_user"), _setting.prompt_name == bindparam("of_name")
+)
+
+
+def unpin(conn: Connection, user_id: str, name: str) -> None:
+    """Let a user have the active version."""
+    conn.execute(_UNPIN, {"of_user": user_id, "of_name": name})
+
+
+_NAMES = select(
+    _prompt.name,
+    func.max(case((_prompt.is_active, _prompt.version))).label("active"),
+    func.count().label("versions"),
+    func.max(_prompt.updated_at).label("updated_at"),
+).group_by(_prompt.name)
+
+
+def names(conn: Connection) -> list[Row]:
+    """Per prompt, by name."""
+    found = [
+        {**row, "updated_at": codec.iso_time(row["updated_at"])}
+        for row in conn.execute(_NAMES).mappings()
+    ]
+    return sorted(found, key=lambda row: row["name"])  # databases do not agree on the alphabet
+
+
+_VERSIONS = (
+    select(
+        _prompt.version,
+        _prompt.is_active,
+        _prompt.created_at,
+        _prompt.updated_at,
+        _prompt.activated_at,
+        func.char_length(_prompt.text).label("characters"),
+    )
+    .where(_OF_NAME)
+    .order_by(_prompt.id)
+)
+_PINS = (
+    select(_setting.prompt_version, func.count())
+    .where(_setting.prompt_name == bindparam("of_name"))
+    .group_by(_setting.prompt_version)
+)
+
+
+def versions(conn: Connection, name: str) -> list[Row]:
+    """Per version of a prompt, oldest first. KeyError if there is none."""
+    of = {"of_name": name}
+    found = conn.execute(_VERSIONS, of).mappings().all()
+    if not found:
+        raise KeyError(f"there is no prompt {name!r}: save a version with save_prompt")
+    pins: dict[str, int] = {version: count for version, count in conn.execute(_PINS, of)}
+    return [
+        {
+            "version": row["version"],
+            "is_active": bool(row["is_active"]),
+            "created_at": codec.iso_time(row["created_at"]),
+            "updated_at": codec.iso_time(row["updated_at"]),
+            "activated_at": codec.iso_time_or_none(row["activated_at"]),
+            "characters": int(row["characters"]),
+            "pinned_users": pins.get(row["version"], 0),
+        }
+        for row in found
+    ]
 
 
 def _replace_text(old: Columns, new: Columns) -> dict[str, object]:

@@ -50,24 +50,30 @@ _HISTORY_START = (
     .order_by(_message.id.desc())
     .limit(1)
     .offset(bindparam("skip"))
-    .scalar_subquery()
 )
 _HISTORY = (
     select(_message.role, _message.content)
-    .where(*_IN_CONVERSATION, _message.role.in_(_DIALOGUE))
+    .where(*_IN_CONVERSATION, _message.id >= bindparam("start"), _message.role.in_(_DIALOGUE))
     .order_by(_message.id)
 )
-_NEWEST_HISTORY = _HISTORY.where(_message.id >= func.coalesce(_HISTORY_START, 0))
 
 
 def history(conn: Connection, user_id: str, session_id: str, turns: int | None) -> list[Message]:
     """The newest turns, oldest first, read from the end of the session."""
+    # In two steps, because MySQL reads a whole session for a start that it has yet to look up.
     asked = {"user_id": user_id, "session_id": session_id}
-    if turns is None:
-        found = conn.execute(_HISTORY, asked)
-    else:
-        found = conn.execute(_NEWEST_HISTORY, {**asked, "skip": turns - 1})
-    return [Message(Role(role), rows.as_text(content)) for role, content in found]
+    start = None
+    if turns is not None:
+        start = conn.execute(_HISTORY_START, {**asked, "skip": turns - 1}).scalar()
+    found = conn.execute(_HISTORY, {**asked, "start": start or 0})
+    messages = [Message(Role(role), rows.as_text(content)) for role, content in found]
+    return messages if turns is None else _newest(messages, turns)
+
+
+def _newest(messages: list[Message], turns: int) -> list[Message]:
+    """Without what others wrote between the two steps."""
+    questions = [i for i, message in enumerate(messages) if message.role is Role.USER]
+    return messages if len(questions) <= turns else messages[questions[-turns] :]
 
 
 _CONVERSATION = select(conversations).where(*_IN_CONVERSATION).order_by(_message.id)
@@ -99,6 +105,21 @@ def recent_records(conn: Connection, limit: int) -> list[Row]:
     return [rows.record_from_row(row) for row in found.mappings()]
 
 
+_KNOWN_CALLS = select(_record.call_id).where(
+    _record.call_id.in_(bindparam("call_ids", expanding=True))
+)
+_CALLS_AT_ONCE = 500
+
+
+def known_calls(conn: Connection, call_ids: Sequence[str]) -> set[str]:
+    """Which of these calls have a token record."""
+    known: set[str] = set()
+    for start in range(0, len(call_ids), _CALLS_AT_ONCE):
+        some = call_ids[start : start + _CALLS_AT_ONCE]
+        known.update(conn.execute(_KNOWN_CALLS, {"call_ids": some}).scalars())
+    return known
+
+
 _USAGE_SUMS = (
     _sum(_usage.calls),
     _sum(_usage.errors),
@@ -120,7 +141,7 @@ _SPAN = select(
 )
 _BY_USER = (
     select(func.count().label("sessions"))
-    .select_from(session_totals)
+    .where(_session.row_count > 0)  # the others wait for the end of a purge
     .group_by(_session.user_id)
     .subquery()
 )
@@ -244,6 +265,7 @@ _USERS = (
         _sum(_session.cost),
         func.max(_session.last_at).label("last_at"),
     )
+    .where(_session.row_count > 0)
     .group_by(_session.user_id)
     .order_by(desc("cost"), desc("calls"), _session.user_id)
 )
@@ -265,17 +287,21 @@ def users(conn: Connection) -> list[Row]:
     ]
 
 
-_SESSIONS = select(
-    _session.user_id,
-    _session.session_id,
-    _session.calls,
-    _session.errors,
-    _session.turns,
-    _session.total_tokens,
-    _session.cost,
-    _session.first_at,
-    _session.last_at,
-).order_by(_session.last_at.desc(), _session.user_id, _session.session_id)
+_SESSIONS = (
+    select(
+        _session.user_id,
+        _session.session_id,
+        _session.calls,
+        _session.errors,
+        _session.turns,
+        _session.total_tokens,
+        _session.cost,
+        _session.first_at,
+        _session.last_at,
+    )
+    .where(_session.row_count > 0)
+    .order_by(_session.last_at.desc(), _session.user_id, _session.session_id)
+)
 _USER_SESSIONS = _SESSIONS.where(_session.user_id == bindparam("user_id"))
 
 

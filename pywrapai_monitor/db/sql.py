@@ -1,29 +1,32 @@
-"""The store on SQLAlchemy Core: the nineteen methods, for every SQL database alike."""
+"""The store on SQLAlchemy Core: every method of BaseStore, for every SQL database alike."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine, Table
+from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
 from typing_extensions import override
 
-from pywrapai_monitor.db import codec, prompts, purge, queries, rows
-from pywrapai_monitor.db.base import MessageRecord, Row, TokenRecord
-from pywrapai_monitor.db.batch import ROW_TABLES
+from pywrapai_monitor.db import codec, pages, prompts, queries, rows
+from pywrapai_monitor.db import feedback as feedback_table
+from pywrapai_monitor.db.base import Entry, Feedback, MessageRecord, Row, TokenRecord
+from pywrapai_monitor.db.batch import Batch
 from pywrapai_monitor.db.days import MAX_DAYS, last_days, midnight, time_zone, today, whole_number
+from pywrapai_monitor.db.deletion import DeletingStore
 from pywrapai_monitor.db.tables import conversations, token_records, tool_calls
-from pywrapai_monitor.db.transactions import TransactionalStore
 
 if TYPE_CHECKING:
     from pywrapai import Message, ToolCall, ToolResult
 
-_DAY_US = 24 * 60 * 60 * 1_000_000
 _NEWEST = 2**31 - 1
+_CLASHES = 5
 
 
-class SQLStore(TransactionalStore):
+class SQLStore(DeletingStore):
     """What PostgreSQL, MySQL and SQLite have in common, which is nearly everything."""
 
     def __init__(
@@ -31,8 +34,49 @@ class SQLStore(TransactionalStore):
     ) -> None:
         super().__init__(engine, name=name, clock=clock)
         self._prompts = prompts.Prompts(self._upsert)
+        self._feedback = feedback_table.FeedbackTable(self._upsert)
 
     # Writes
+
+    @override
+    def write(self, entries: Sequence[Entry], *, replayed: bool = False) -> None:
+        """All in one transaction. Entries that are there already are left out, `replayed` or not;
+        with it they are looked for beforehand.
+        """
+        if (unit := self._unit()) is not None:
+            fresh = self._unknown(entries) if replayed else entries
+            _add(unit.batch, fresh)
+            return
+        with self._errors():
+            self._keep_entries(self._unknown(entries) if replayed else entries)
+
+    def _keep_entries(self, entries: Sequence[Entry]) -> None:
+        """Save those that are not there. Others may replay the same ones at the same time."""
+        for _ in range(_CLASHES):
+            with suppress(IntegrityError):
+                self._keep_batch(entries)
+                return
+            entries = self._unknown(entries)
+        self._keep_batch(entries)
+
+    def _keep_batch(self, entries: Sequence[Entry]) -> None:
+        batch = self._new_batch()
+        _add(batch, entries)
+        if batch:
+            self._keep(batch)
+
+    def _unknown(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those whose calls are not there yet, each of them once."""
+        calls = [codec.label_or_none(entry.token.call_id) for entry in entries]
+        with self._reading() as conn:
+            known = queries.known_calls(conn, [call for call in calls if call is not None])
+        fresh = []
+        for call, entry in zip(calls, entries, strict=True):
+            if call is None or call not in known:
+                fresh.append(entry)
+            if call is not None:
+                known.add(call)
+        return fresh
 
     @override
     def save_message(self, record: MessageRecord) -> None:
@@ -54,6 +98,20 @@ class SQLStore(TransactionalStore):
     ) -> None:
         step = rows.tool_step_to_rows(user_id, session_id, turn_num, calls, results, durations_ms)
         self._save(tool_calls, list(step))
+
+    # Feedback
+
+    @override
+    def save_feedback(self, feedback: Feedback) -> None:
+        row = feedback_table.to_row(feedback, self._now())
+        self._write(lambda conn: self._feedback.save(conn, row))
+
+    @override
+    def get_feedback(self, user_id: str | None = None, session_id: str | None = None) -> list[Row]:
+        user_id = _key_or_none("user_id", user_id)
+        session_id = _key_or_none("session_id", session_id)
+        with self._reading() as conn:
+            return feedback_table.find(conn, user_id, session_id)
 
     # Reads
 
@@ -112,6 +170,26 @@ class SQLStore(TransactionalStore):
         with self._reading() as conn:
             return prompts.pinned(conn, user_id, name)
 
+    @override
+    def unpin_user_prompt(self, user_id: str, prompt_name: str) -> None:
+        user_id, name = codec.key("user_id", user_id), codec.key("prompt_name", prompt_name)
+        self._write(lambda conn: prompts.unpin(conn, user_id, name))
+
+    @override
+    def list_prompts(self) -> list[Row]:
+        with self._reading() as conn:
+            return prompts.names(conn)
+
+    @override
+    def list_prompt_versions(self, name: str) -> list[Row]:
+        with self._reading() as conn:
+            return prompts.versions(conn, codec.key("name", name))
+
+    @override
+    def rollback_prompt(self, name: str) -> str:
+        name = codec.key("name", name)
+        return self._write(lambda conn: prompts.roll_back(conn, name))
+
     # Dashboard queries
 
     @override
@@ -146,7 +224,7 @@ class SQLStore(TransactionalStore):
 
     @override
     def get_sessions(self, user_id: str | None = None) -> list[Row]:
-        user_id = None if user_id is None else codec.key("user_id", user_id)
+        user_id = _key_or_none("user_id", user_id)
         with self._reading() as conn:
             return queries.sessions(conn, user_id)
 
@@ -164,27 +242,41 @@ class SQLStore(TransactionalStore):
 
     @override
     def get_tool_usage(self, user_id: str | None = None) -> list[Row]:
-        user_id = None if user_id is None else codec.key("user_id", user_id)
+        user_id = _key_or_none("user_id", user_id)
         with self._reading() as conn:
             return queries.tool_usage(conn, user_id)
 
-    # Maintenance
+    # Export
 
     @override
-    def purge_before(self, days: int) -> int:
-        """Some rows per transaction: nobody waits for long, and a crash leaves true totals."""
-        cutoff = max(0, self._now() - whole_number("days", days) * _DAY_US)
-        gone = sum(self._purge(table, cutoff) for table in ROW_TABLES)
-        self._write(lambda conn: purge.tidy_totals(conn, cutoff))
-        return gone
+    def export_rows(
+        self,
+        table: str,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Iterator[Row]:
+        pages.check(table)
+        wanted = pages.Wanted(
+            user_id=_key_or_none("user_id", user_id),
+            session_id=_key_or_none("session_id", session_id),
+            since=None if since is None else codec.micros("since", since),
+            until=None if until is None else codec.micros("until", until),
+        )
+        return pages.read(self._reading, table, wanted)
 
-    def _purge(self, table: Table, cutoff: int) -> int:
-        gone = 0
-        while True:
-            some = self._write(lambda conn: purge.purge_some(conn, table, cutoff, self._writer))
-            gone += some
-            if some < purge.BATCH_ROWS:
-                return gone
+
+def _add(batch: Batch, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        at = codec.moment(entry.at)
+        for table, row in rows.entry_to_rows(entry):
+            batch.add(table, row, at)
+
+
+def _key_or_none(field: str, value: str | None) -> str | None:
+    return None if value is None else codec.key(field, value)
 
 
 def _ids(user_id: str, session_id: str) -> tuple[str, str]:

@@ -12,7 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    PoolProxiedConnection,
+    Table,
+    create_engine,
+    event,
+    make_url,
+)
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import QueuePool, StaticPool
@@ -25,9 +34,17 @@ from pywrapai_monitor.db.sql import SQLStore
 
 MEMORY = ":memory:"
 _BUSY_TIMEOUT_S = 30.0
+_IMPATIENT = "PRAGMA busy_timeout=5"
+_PATIENT = f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}"
 _FORK_WAIT_S = 1.0
 _WAL_LIMIT_BYTES = 64 * 1024 * 1024
 _TRANSIENT = {"SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_PROTOCOL"}
+# Not SQLITE_ERROR, which is ours ("no such table"), nor a damaged file, which stays so.
+_AWAY = tuple(
+    f"SQLITE_{name}"
+    for name in ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "PERM", "PROTOCOL", "READONLY")
+)
+_REOPENED = ("SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY")
 
 
 class SQLiteStore(SQLStore):
@@ -37,13 +54,19 @@ class SQLiteStore(SQLStore):
     unusable path included, is a StoreError.
     """
 
+    _deletion_s = 0.01  # in which nobody else can write
+    _turn: threading.Lock
+
     def __init__(
         self, db_path: str | os.PathLike[str], *, clock: Callable[[], int] = time.time_ns
     ) -> None:
         self._path = _database(db_path)
         self._in_memory = self._path == MEMORY
-        self._write_lock = threading.Lock()
+        # SQLite has one writer at a time and lets the others poll; our own threads queue up here.
+        self._turn = threading.Lock()
         self._locked_for_fork = False
+        self._in_wal = False
+        self._kept: PoolProxiedConnection | None = None
         if not self._in_memory:
             _check(Path(self._path))
         super().__init__(self._make_engine(), name=self._path, clock=clock)
@@ -60,7 +83,8 @@ class SQLiteStore(SQLStore):
     def _configure(self, connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None  # we begin ourselves; the driver would do it too late
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
-        if _uses_wal(connection):
+        self._in_wal = _uses_wal(connection)
+        if self._in_wal:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
 
@@ -72,47 +96,108 @@ class SQLiteStore(SQLStore):
 
     @contextmanager
     @override
-    def _begin(self) -> Iterator[Connection]:
-        # SQLite has one writer at a time and lets the others poll; our own threads queue up here.
-        # The lock is taken first: one asked for in mid-transaction may be refused at once.
-        with self._write_lock, self._engine.begin() as conn:
-            _execute(conn, "BEGIN IMMEDIATE")
+    def _connect(self) -> Iterator[Connection]:
+        with self._turn if self._in_memory else nullcontext(), self._engine.begin() as conn:
+            _cursor(conn).execute("BEGIN")
             yield conn
+
+    @override
+    def _start(self, cursor: sqlite3.Cursor) -> None:
+        # The lock is taken first: one asked for in mid-transaction may be refused at once.
+        deadline = time.monotonic() + _BUSY_TIMEOUT_S
+        while True:
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as exc:
+                if exc.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                    raise
+
+    # SQLite looks ever more rarely whether the lock is free, so that who has waited is overtaken.
+    # Where it gives up soon, `_start` begins anew.
 
     @contextmanager
     @override
-    def _connect(self) -> Iterator[Connection]:
-        with self._write_lock if self._in_memory else nullcontext(), self._engine.begin() as conn:
-            _execute(conn, "BEGIN")
+    def _begin(self) -> Iterator[Connection]:
+        with self._turn, self._engine.begin() as conn:
+            cursor = _cursor(conn)
+            cursor.execute(_IMPATIENT)
+            self._start(cursor)
+            cursor.execute(_PATIENT)
             yield conn
+
+    # Whoever has the turn writes, so one connection serves all; the pool costs more than a row.
+
+    @override
+    def _take(self) -> PoolProxiedConnection:
+        connection, self._kept = self._kept, None
+        if connection is None:
+            connection = super()._take()
+            if self._in_wal:  # else its commit has to wait for readers, and must not give up
+                connection.cursor().execute(_IMPATIENT)
+        return connection
+
+    @override
+    def _give_back(self, connection: PoolProxiedConnection) -> None:
+        if self._in_memory or not connection.is_valid:
+            super()._give_back(connection)
+        else:
+            self._kept = connection
+
+    def _let_go(self) -> None:
+        if self._kept is not None:
+            self._kept.invalidate()
+            self._kept = None
+
+    @override
+    def close(self) -> None:
+        with self._turn:
+            self._let_go()
+        super().close()
 
     @override
     def _passes(self, error: BaseException) -> bool:
-        cause = getattr(error, "orig", error)
-        return getattr(cause, "sqlite_errorname", "") in _TRANSIENT
+        return _name(error) in _TRANSIENT
+
+    @override
+    def _is_lost(self, error: Any) -> bool:
+        # What was opened where it could not be written stays so, and a moved file stays open.
+        return _name(error).startswith(_REOPENED) and not self._in_memory
+
+    @override
+    def _is_away(self, error: BaseException) -> bool:
+        return _name(error).startswith(_AWAY)
 
     @override
     def _advice(self, error: BaseException) -> str:
-        name = getattr(error, "sqlite_errorname", "")
+        name = _name(error)
         return next((advice for code, advice in _ADVICE.items() if name.startswith(code)), "")
 
     @override
     def _before_fork(self) -> None:
         # SQLite keeps its locks per process: a child born with the file open would believe to hold
         # locks that only its parent holds, and could lose what it writes. So nothing is open then.
-        self._locked_for_fork = self._write_lock.acquire(timeout=_FORK_WAIT_S)
+        self._locked_for_fork = self._turn.acquire(timeout=_FORK_WAIT_S)
         if not self._in_memory:
+            if self._locked_for_fork:
+                self._let_go()
             self._engine.dispose()
 
     @override
     def _after_fork(self, in_child: bool) -> None:
         if in_child:
-            self._write_lock = threading.Lock()
+            self._turn = threading.Lock()
+            self._kept = None
             self._local = threading.local()
             if not self._in_memory:
                 self._engine.dispose(close=False)
         elif self._locked_for_fork:
-            self._write_lock.release()
+            self._turn.release()
+
+
+def _name(error: BaseException) -> str:
+    """ "SQLITE_BUSY" and the like, of the driver's error or SQLAlchemy's; "" of others."""
+    return getattr(getattr(error, "orig", error), "sqlite_errorname", "")
 
 
 _ADVICE = {
@@ -175,10 +260,10 @@ def _uses_wal(connection: sqlite3.Connection) -> bool:
         time.sleep(0.01)
 
 
-def _execute(conn: Connection, statement: str) -> None:
+def _cursor(conn: Connection) -> sqlite3.Cursor:
     driver_connection = conn.connection.dbapi_connection
-    assert driver_connection is not None
-    driver_connection.cursor().execute(statement)
+    assert isinstance(driver_connection, sqlite3.Connection)
+    return driver_connection.cursor()
 
 
 LibraryStore = SQLiteStore

@@ -1,6 +1,6 @@
-"""The schema, one for all databases: five tables of rows, three of running totals, one version.
+"""The schema, one for all databases: six tables of rows, three of running totals, one version.
 
-The five tables hold what happened. The `*_totals` tables hold nothing that cannot be computed from
+The six tables hold what happened. The `*_totals` tables hold nothing that cannot be computed from
 them; they are kept in the same transaction as the rows, so that a dashboard over a million calls
 reads hundreds of rows and not a million.
 
@@ -34,7 +34,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-SCHEMA_VERSION = 4  # the number under which this layout is documented
+SCHEMA_VERSION = 5  # a layout that differs gets the next number, and a step in migrations.py
 KEY_LENGTH = 191
 COST_UNITS = 10**10
 BUCKET_US = 15 * 60 * 1_000_000
@@ -54,20 +54,20 @@ def _varchar(length: int) -> TypeEngine[str]:
     )
 
 
-_KEY = _varchar(KEY_LENGTH)
-_WORD = _varchar(32)
-_BODY = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
-_ROW_ID = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself there
+KEY = _varchar(KEY_LENGTH)
+WORD = _varchar(32)
+BODY = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
+ROW_ID = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself there
 
 metadata = MetaData()
 
 
 def _id() -> Column[int]:
-    return Column("id", _ROW_ID, primary_key=True, autoincrement=True)
+    return Column("id", ROW_ID, primary_key=True, autoincrement=True)
 
 
 def _key(name: str, *, primary_key: bool = False) -> Column[str]:
-    return Column(name, _KEY, primary_key=primary_key, nullable=False)
+    return Column(name, KEY, primary_key=primary_key, nullable=False)
 
 
 def _whole(name: str) -> Column[int]:
@@ -93,13 +93,14 @@ conversations = _table(
     _id(),
     _key("user_id"),
     _key("session_id"),
-    Column("role", _WORD, nullable=False),
-    Column("status", _WORD, nullable=False),
+    Column("role", WORD, nullable=False),
+    Column("status", WORD, nullable=False),
     _whole("created_at"),
     Column("history_count", Integer),
-    Column("content", _BODY, nullable=False),
-    Column("rag_context", _BODY),
-    Column("system_prompt", _BODY),
+    Column("call_id", KEY),
+    Column("content", BODY, nullable=False),
+    Column("rag_context", BODY),
+    Column("system_prompt", BODY),
     # With the role at its end, the n-th newest question of a session is found in the index alone.
     Index("ix_conversations_session", "user_id", "session_id", "id", "role"),
     Index("ix_conversations_time", "created_at"),
@@ -113,8 +114,8 @@ token_records = _table(
     _whole("created_at"),
     _key("model"),
     _key("provider"),
-    Column("kind", _WORD, nullable=False),
-    Column("status", _WORD, nullable=False),
+    Column("kind", WORD, nullable=False),
+    Column("status", WORD, nullable=False),
     _whole("input_tokens"),
     _whole("output_tokens"),
     _whole("cache_read_tokens"),
@@ -125,12 +126,17 @@ token_records = _table(
     Column("cached", Boolean, nullable=False),
     Column("duration_ms", Double, nullable=False),
     Column("ttft_ms", Double),
-    Column("error_type", _KEY),
-    Column("request_id", _KEY),
-    Column("prompt_name", _KEY),
-    Column("prompt_version", _KEY),
-    Column("error_message", _BODY),
-    Column("partial", _BODY),
+    Column("error_type", KEY),
+    Column("request_id", KEY),
+    Column("prompt_name", KEY),
+    Column("prompt_version", KEY),
+    Column("call_id", KEY),
+    Column("finish_reason", WORD),
+    Column("tags", BODY),
+    Column("metadata", BODY),
+    Column("error_message", BODY),
+    Column("partial", BODY),
+    Index("uq_token_records_call", "call_id", unique=True),
     Index("ix_token_records_session", "user_id", "session_id", "id"),
     Index("ix_token_records_time", "created_at"),
 )
@@ -143,14 +149,27 @@ tool_calls = _table(
     Column("turn_num", Integer, nullable=False),
     _key("tool_name"),
     _key("call_id"),
-    Column("status", _WORD, nullable=False),
+    Column("status", WORD, nullable=False),
     _whole("created_at"),
     Column("duration_ms", Double),
-    Column("arguments", _BODY, nullable=False),
-    Column("result", _BODY),
-    Column("error", _BODY),
+    Column("model_call_id", KEY),  # ours; `call_id` is what the model called it
+    Column("arguments", BODY, nullable=False),
+    Column("result", BODY),
+    Column("error", BODY),
     Index("ix_tool_calls_session", "user_id", "session_id", "id"),
     Index("ix_tool_calls_time", "created_at"),
+)
+
+feedback = _table(
+    "feedback",
+    _id(),
+    _key("call_id"),
+    Column("score", Double, nullable=False),
+    _whole("created_at"),
+    _whole("updated_at"),
+    Column("comment", BODY),
+    Index("uq_feedback_call", "call_id", unique=True),
+    Index("ix_feedback_time", "created_at"),
 )
 
 system_prompts = _table(
@@ -161,7 +180,9 @@ system_prompts = _table(
     Column("is_active", Boolean, nullable=False),
     _whole("created_at"),
     _whole("updated_at"),
-    Column("text", _BODY, nullable=False),
+    # Since when, of those that were active one after another; a roll back takes the last one's.
+    Column("activated_at", BigInteger),
+    Column("text", BODY, nullable=False),
     UniqueConstraint("name", "version", name="uq_system_prompts"),
 )
 
@@ -182,7 +203,7 @@ usage_totals = _table(
     Column("lane", SmallInteger, primary_key=True, autoincrement=False),
     _key("provider", primary_key=True),
     _key("model", primary_key=True),
-    Column("kind", _WORD, primary_key=True),
+    Column("kind", WORD, primary_key=True),
     _whole("calls"),
     _whole("errors"),
     _whole("unpriced"),

@@ -10,18 +10,19 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from random import randrange
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, Table
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.dml import Insert
 from typing_extensions import override
 
 from pywrapai_monitor.db.base import BaseStore, Row, StoreError
-from pywrapai_monitor.db.batch import Batch, Merge, Writer
+from pywrapai_monitor.db.batch import Batch, Merge, Statement, Totals, Writer
 from pywrapai_monitor.db.schema import prepare
 
 T = TypeVar("T")
@@ -55,6 +56,11 @@ class TransactionalStore(BaseStore):
 
     _lanes: ClassVar[int] = 1
     """Over how many rows a hot total is spread; above 1 where a row is locked until the commit."""
+    _deletion_s: ClassVar[float] = 0.03
+    """How long a transaction may take that deletes some rows of many; then others have their turn.
+    Most of it is over when it locks the totals, which is what others wait for."""
+    _turn: AbstractContextManager[Any] = nullcontext()
+    """Held by the thread that writes, where the database has one writer at a time."""
 
     def __init__(
         self, engine: Engine, *, name: str = "", clock: Callable[[], int] = time.time_ns
@@ -65,7 +71,8 @@ class TransactionalStore(BaseStore):
         self._clock = clock
         self._local = threading.local()
         self._writer = Writer(engine.dialect, self._upsert)
-        self._driver_errors = (SQLAlchemyError, engine.dialect.loaded_dbapi.Error)
+        self._driver = engine.dialect.loaded_dbapi
+        self._driver_errors = (SQLAlchemyError, self._driver.Error)
         try:
             with self._errors():
                 self._open()
@@ -92,7 +99,8 @@ class TransactionalStore(BaseStore):
     @contextmanager
     def _begin(self) -> Iterator[Connection]:
         """A connection in a transaction that will write."""
-        with self._engine.begin() as conn:
+        with self._turn, self._engine.begin() as conn:
+            self._start(_cursor(conn))
             yield conn
 
     @contextmanager
@@ -101,9 +109,38 @@ class TransactionalStore(BaseStore):
         with self._engine.connect() as conn:
             yield conn
 
+    def _start(self, cursor: Any) -> None:
+        """Begin a transaction that will write, where the driver does not do it itself."""
+
+    def _take(self) -> PoolProxiedConnection:
+        """The driver's connection, to write rows with."""
+        return self._engine.raw_connection()
+
+    def _give_back(self, connection: PoolProxiedConnection) -> None:
+        """It is in no transaction any more."""
+        connection.close()
+
+    def _run(self, cursor: Any, statements: Sequence[Statement]) -> None:
+        """Execute inserts, in their order, with as few round trips as the driver can."""
+        for text, rows in statements:
+            if len(rows) == 1:
+                cursor.execute(text, rows[0])
+            else:
+                cursor.executemany(text, rows)
+
     def _passes(self, error: BaseException) -> bool:
         """Whether the same transaction may well succeed at once, as after a deadlock."""
         return False
+
+    def _is_lost(self, error: Any) -> bool:
+        """Whether the driver's error means that its connection is of no use any more."""
+        return self._engine.dialect.is_disconnect(error, None, None)
+
+    def _is_away(self, error: BaseException) -> bool:
+        """Whether the database is out of reach or cannot write now, and may later."""
+        cause = getattr(error, "orig", error)
+        away = (self._driver.OperationalError, self._driver.InterfaceError)
+        return getattr(error, "connection_invalidated", False) or isinstance(cause, away)
 
     def _advice(self, error: BaseException) -> str:
         """What the user can do about an error, where we know."""
@@ -119,6 +156,11 @@ class TransactionalStore(BaseStore):
             self._engine.dispose(close=False)  # the connections are the parent's
 
     # What the methods of a store stand on
+
+    @property
+    @override
+    def location(self) -> str:
+        return self._name
 
     @override
     def close(self) -> None:
@@ -150,7 +192,7 @@ class TransactionalStore(BaseStore):
             batch.add(table, row)
         if unit is None and batch:
             with self._errors():
-                self._attempt(lambda conn: self._writer.write(conn, batch))
+                self._keep(batch)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -176,7 +218,16 @@ class TransactionalStore(BaseStore):
             with self._reading() as conn:
                 return work(conn)
         with self._errors():
-            return self._attempt(work)
+            return self._attempt(lambda: self._in_transaction(work))
+
+    def _keep(self, batch: Batch) -> None:
+        """Write a batch in a transaction of its own."""
+        statements = self._writer.statements(batch)
+        self._attempt(lambda: self._insert(statements))
+
+    def _write_totals(self, conn: Connection, totals: Totals) -> None:
+        """Add to the running totals."""
+        self._run(_cursor(conn), list(self._writer.totals(totals)))
 
     def _now(self) -> int:
         """Microseconds since 1970."""
@@ -203,7 +254,8 @@ class TransactionalStore(BaseStore):
         if unit.connection is None:
             unit.connection = unit.held.enter_context(self._begin())
         if unit.batch:
-            self._writer.write(unit.connection, unit.batch)
+            statements = self._writer.statements(unit.batch)
+            self._run(_cursor(unit.connection), statements)
             unit.batch = unit.batch.next()
         return unit.connection
 
@@ -213,19 +265,58 @@ class TransactionalStore(BaseStore):
             self._begun(unit)
             unit.held.close()
         elif unit.batch:
-            self._attempt(lambda conn: self._writer.write(conn, unit.batch))
+            self._keep(unit.batch)
 
-    def _attempt(self, work: Callable[[Connection], T]) -> T:
+    def _attempt(self, once: Callable[[], T]) -> T:
         for pause_s in _PAUSES_S:
             try:
-                with self._begin() as conn:
-                    return work(conn)
+                return once()
             except self._driver_errors as exc:
                 if not self._passes(exc):
                     raise
             time.sleep(pause_s)
+        return once()
+
+    def _in_transaction(self, work: Callable[[Connection], T]) -> T:
         with self._begin() as conn:
             return work(conn)
+
+    def _insert(self, statements: Sequence[Statement]) -> None:
+        """A turn is a few rows: SQLAlchemy's own way to run them would cost more than they do."""
+        with self._turn:
+            connection = self._take()
+            try:
+                cursor = connection.cursor()
+                self._start(cursor)
+                self._run(cursor, statements)
+                connection.commit()
+            except self._driver.Error as exc:
+                raise self._rolled_back(connection, exc) from exc
+            except BaseException:
+                with suppress(self._driver.Error):
+                    connection.rollback()
+                raise
+            finally:
+                self._give_back(connection)
+
+    def _rolled_back(self, connection: PoolProxiedConnection, error: Any) -> BaseException:
+        """The error as SQLAlchemy would have raised it, after what it would have done."""
+        lost = self._is_lost(error)
+        if lost:
+            connection.invalidate(error)
+        else:
+            with suppress(self._driver.Error):
+                connection.rollback()
+        wrapped: BaseException = DBAPIError.instance(
+            None,
+            None,
+            error,
+            self._driver.Error,
+            hide_parameters=True,
+            connection_invalidated=lost,
+            dialect=self._engine.dialect,
+        )
+        return wrapped
 
     def _new_batch(self) -> Batch:
         return Batch(self._now(), randrange(self._lanes) if self._lanes > 1 else 0)
@@ -236,8 +327,16 @@ class TransactionalStore(BaseStore):
             yield
         except self._driver_errors as exc:
             cause = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
+            if self._is_lost(cause):
+                self._engine.dispose()  # the idle connections were lost with this one
             advice = self._advice(cause)
-            raise StoreError(f"{self._name}: {cause}" + (f": {advice}" if advice else "")) from exc
+            message = f"{self._name}: {cause}" + (f": {advice}" if advice else "")
+            retryable = isinstance(exc, PoolTimeoutError) or self._is_away(exc)
+            raise StoreError(message, retryable=retryable) from exc
+
+
+def _cursor(conn: Connection) -> Any:
+    return conn.connection.cursor()
 
 
 _OPEN_STORES: WeakSet[TransactionalStore] = WeakSet()

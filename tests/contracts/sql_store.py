@@ -1,7 +1,8 @@
 """What every store does, whatever keeps its rows.
 
-Subclass it and give it a fixture `store`: empty, and made with the fixture `clock` as its clock.
-Nothing here knows SQL, so a store on another kind of database can pass it, too.
+Subclass SQLStoreContract and give it a fixture `store`: empty, and made with the fixture `clock` as
+its clock. Nothing here knows SQL, so a store on another kind of database can pass it, too. One that
+leaves something out subclasses StoreContract and, of the others, those that it can pass.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ import pytest
 from pywrapai.core.base import ToolCall, ToolResult
 from pywrapai_monitor.db.base import BaseStore, StoreError
 from tests.contracts.store_conversations import ConversationContract
+from tests.contracts.store_deletion import DeletionContract
+from tests.contracts.store_entries import EntryContract, KnownEntryContract
+from tests.contracts.store_export import ExportContract
+from tests.contracts.store_feedback import FeedbackContract
 from tests.contracts.store_figures import FigureContract
+from tests.contracts.store_prompts import PromptContract, PromptListContract
 from tests.contracts.store_rows import (
     ROLES,
     Clock,
@@ -31,10 +37,8 @@ from tests.contracts.store_rows import (
 )
 
 
-class SQLStoreContract(ConversationContract, FigureContract):
-    """The tests. `atomic = False` for a store that leaves `transaction` out."""
-
-    atomic = True
+class StoreContract(ConversationContract, FigureContract, EntryContract, PromptContract):
+    """The tests of a store that has the nineteen methods, and of BaseStore's `write` on them."""
 
     @pytest.fixture
     def clock(self) -> Clock:
@@ -48,21 +52,23 @@ class SQLStoreContract(ConversationContract, FigureContract):
             cache_read_tokens=1792, cache_write_tokens=3, reasoning_tokens=2, cost_usd=0.0001985,
             priced=True, cached=False, duration_ms=812.25, ttft_ms=99.5, status="error",
             error_type="RateLimitError", error_message="slow down", partial="so f",
-            request_id="req_1", prompt_name="support", prompt_version="v2",
+            request_id="req_1", prompt_name="support", prompt_version="v2", call_id="call_1",
+            finish_reason="stop", tags=("a", "b"), metadata={"n": 1},
         )  # fmt: skip
         store.save_token_record(record)
         store.save_token_record(call(priced=False, cached=True))
 
         first, second = store.get_session_token_records("alice", "s1")
 
-        assert {f.name: first[f.name] for f in fields(record)} == {
-            f.name: getattr(record, f.name) for f in fields(record)
-        }
+        expected = {f.name: getattr(record, f.name) for f in fields(record)}
+        expected["tags"] = ["a", "b"]
+        assert {f.name: first[f.name] for f in fields(record)} == expected
         assert set(first) == {f.name for f in fields(record)} | {"id", "created_at"}
         assert first["created_at"] == clock.iso()
         assert first["id"] < second["id"]
         assert (second["priced"], second["cached"]) == (False, True)
         assert second["ttft_ms"] is None
+        assert (second["call_id"], second["tags"], second["metadata"]) == (None, [], None)
         assert_plain([first, second])
 
     def test_a_cost_is_kept_to_a_ten_billionth_of_a_dollar(self, store: BaseStore) -> None:
@@ -105,26 +111,6 @@ class SQLStoreContract(ConversationContract, FigureContract):
 
     # Transactions
 
-    def test_a_transaction_that_fails_leaves_nothing(self, store: BaseStore) -> None:
-        self._only_if_atomic()
-
-        def fail() -> None:
-            with store.transaction():
-                save_turn(store, "q")
-                store.save_tool_step("alice", "s1", 1, [ToolCall("1", "add", {})], [])
-                store.save_prompt("p", "v1", "text")
-                raise RuntimeError("boom")
-
-        with pytest.raises(RuntimeError, match="boom"):
-            fail()
-
-        assert store.get_conversation("alice", "s1") == []
-        assert store.get_overview()["calls"] == 0
-        assert store.get_sessions() == []
-        assert store.get_tool_usage() == []
-        with pytest.raises(KeyError):
-            store.get_prompt("p", "v1")
-
     def test_after_a_failed_transaction_the_next_one_works(self, store: BaseStore) -> None:
         def fail() -> None:
             with store.transaction():
@@ -137,45 +123,6 @@ class SQLStoreContract(ConversationContract, FigureContract):
 
         assert texts(store, session="s2") == ["next", "re: next"]
 
-    def test_an_inner_transaction_joins_the_outer_one(self, store: BaseStore) -> None:
-        self._only_if_atomic()
-
-        def fail() -> None:
-            with store.transaction():
-                with store.transaction():
-                    save_turn(store, "inner")
-                raise RuntimeError("boom")
-
-        with pytest.raises(RuntimeError, match="boom"):
-            fail()
-
-        assert texts(store) == []
-
-    def test_an_inner_failure_cannot_be_swallowed(self, store: BaseStore) -> None:
-        self._only_if_atomic()
-
-        def inner() -> None:
-            with store.transaction():
-                save_turn(store, "half of")
-                raise RuntimeError("boom")
-
-        def outer(*after: str) -> None:
-            with store.transaction():
-                save_turn(store, "before")
-                with suppress(RuntimeError):
-                    inner()
-                for question in after:
-                    save_turn(store, question)
-
-        with pytest.raises(StoreError, match="given up"):
-            outer()
-        with pytest.raises(StoreError, match="given up"):
-            outer("after")
-
-        assert texts(store) == []
-        save_turn(store, "next")
-        assert texts(store) == ["next", "re: next"]
-
     def test_a_transaction_reads_its_own_writes(self, store: BaseStore) -> None:
         with store.transaction():
             save_turn(store, "q0", cost_usd=0.5)
@@ -185,34 +132,6 @@ class SQLStoreContract(ConversationContract, FigureContract):
 
         assert texts(store) == ["q0", "re: q0", "q1", "re: q1"]
         assert store.get_overview()["cost_usd"] == 0.75
-
-    def test_a_transaction_is_that_of_its_thread(self, store: BaseStore) -> None:
-        self._only_if_atomic()
-
-        def fail() -> None:
-            with store.transaction():
-                save_turn(store, "mine")
-                other = threading.Thread(target=save_turn, args=(store, "theirs"))
-                other.start()
-                other.join()
-                raise RuntimeError("boom")
-
-        with pytest.raises(RuntimeError, match="boom"):
-            fail()
-
-        assert texts(store) == ["theirs", "re: theirs"]
-
-    def test_all_rows_of_a_transaction_are_of_one_time(
-        self, store: BaseStore, clock: Clock
-    ) -> None:
-        self._only_if_atomic()
-        with store.transaction():
-            store.save_message(message("user", "q"))
-            clock.now += timedelta(seconds=30)
-            store.save_message(message("assistant", "a"))
-
-        times = {row["created_at"] for row in store.get_conversation("alice", "s1")}
-        assert len(times) == 1
 
     def test_eight_threads_write_every_turn_exactly_once(self, store: BaseStore) -> None:
         def work(worker: int) -> None:
@@ -242,74 +161,6 @@ class SQLStoreContract(ConversationContract, FigureContract):
 
         assert len(store.get_sessions()) == 1
         assert sorted(texts(store)) == sorted([f"{re}q{i}" for i in range(10) for _, re in ROLES])
-
-    # Prompts
-
-    def test_the_promoted_version_is_the_active_one(self, store: BaseStore) -> None:
-        store.save_prompt("support", "v1", "one", is_active=True)
-        store.save_prompt("support", "v2", "two")
-        assert store.get_prompt("support") == "one"
-
-        store.save_prompt("support", "v2", is_active=True)
-
-        assert store.get_prompt("support") == "two"
-        assert store.get_prompt("support", "v1") == "one"
-        assert store.get_prompt("support", "active") == "two"
-
-    def test_saving_a_version_again_replaces_its_text_alone(self, store: BaseStore) -> None:
-        store.save_prompt("support", "v1", "one", is_active=True)
-        store.save_prompt("other", "v1", "other's", is_active=True)
-
-        store.save_prompt("support", "v1", "one, better")
-
-        assert store.get_prompt("support") == "one, better"
-        assert store.get_prompt("other") == "other's"
-
-    def test_prompts_that_are_not_there_are_key_errors(self, store: BaseStore) -> None:
-        store.save_prompt("support", "v1", "one")
-
-        for missing in (
-            lambda: store.get_prompt("nobody"),
-            lambda: store.get_prompt("support"),  # none is active
-            lambda: store.get_prompt("support", "v2"),
-            lambda: store.get_prompt("SUPPORT", "v1"),
-            lambda: store.save_prompt("support", "v2", is_active=True),
-            lambda: store.set_user_prompt("alice", "support", "v2"),
-        ):
-            with pytest.raises(KeyError, match=r"support|nobody|SUPPORT"):
-                missing()
-        assert store.get_user_prompt_version("alice", "support") is None
-
-    def test_a_user_is_pinned_to_one_version_of_each_prompt(self, store: BaseStore) -> None:
-        for version in ("v1", "v2"):
-            store.save_prompt("support", version, version)
-            store.save_prompt("sales", version, version)
-
-        store.set_user_prompt("alice", "support", "v1")
-        store.set_user_prompt("alice", "support", "v2")
-        store.set_user_prompt("alice", "sales", "v1")
-
-        assert store.get_user_prompt_version("alice", "support") == "v2"
-        assert store.get_user_prompt_version("alice", "sales") == "v1"
-        assert store.get_user_prompt_version("Alice", "support") is None
-
-    def test_no_version_may_be_called_active(self, store: BaseStore) -> None:
-        with pytest.raises(ValueError, match="active"):
-            store.save_prompt("support", "active", "text")
-
-    def test_promoting_from_many_threads_leaves_one_active(self, store: BaseStore) -> None:
-        for i in range(4):
-            store.save_prompt("support", f"v{i}", f"text {i}")
-
-        with ThreadPoolExecutor(4) as pool:
-            promote = [
-                pool.submit(store.save_prompt, "support", f"v{i % 4}", None, True)
-                for i in range(20)
-            ]
-        for done in promote:
-            done.result()
-
-        assert store.get_prompt("support") in {f"text {i}" for i in range(4)}
 
     # Tools
 
@@ -347,6 +198,96 @@ class SQLStoreContract(ConversationContract, FigureContract):
 
         assert store.get_tool_usage() == []
 
-    def _only_if_atomic(self) -> None:
-        if not self.atomic:
-            pytest.skip("this store has no transactions")
+
+class TransactionContract:
+    """Part of SQLStoreContract: what is written in a transaction is kept whole or not at all."""
+
+    def test_a_transaction_that_fails_leaves_nothing(self, store: BaseStore) -> None:
+        def fail() -> None:
+            with store.transaction():
+                save_turn(store, "q")
+                store.save_tool_step("alice", "s1", 1, [ToolCall("1", "add", {})], [])
+                store.save_prompt("p", "v1", "text")
+                raise RuntimeError("boom")
+
+        with pytest.raises(RuntimeError, match="boom"):
+            fail()
+
+        assert store.get_conversation("alice", "s1") == []
+        assert store.get_overview()["calls"] == 0
+        assert store.get_sessions() == []
+        assert store.get_tool_usage() == []
+        with pytest.raises(KeyError):
+            store.get_prompt("p", "v1")
+
+    def test_an_inner_transaction_joins_the_outer_one(self, store: BaseStore) -> None:
+        def fail() -> None:
+            with store.transaction():
+                with store.transaction():
+                    save_turn(store, "inner")
+                raise RuntimeError("boom")
+
+        with pytest.raises(RuntimeError, match="boom"):
+            fail()
+
+        assert texts(store) == []
+
+    def test_an_inner_failure_cannot_be_swallowed(self, store: BaseStore) -> None:
+        def inner() -> None:
+            with store.transaction():
+                save_turn(store, "half of")
+                raise RuntimeError("boom")
+
+        def outer(*after: str) -> None:
+            with store.transaction():
+                save_turn(store, "before")
+                with suppress(RuntimeError):
+                    inner()
+                for question in after:
+                    save_turn(store, question)
+
+        with pytest.raises(StoreError, match="given up"):
+            outer()
+        with pytest.raises(StoreError, match="given up"):
+            outer("after")
+
+        assert texts(store) == []
+        save_turn(store, "next")
+        assert texts(store) == ["next", "re: next"]
+
+    def test_a_transaction_is_that_of_its_thread(self, store: BaseStore) -> None:
+        def fail() -> None:
+            with store.transaction():
+                save_turn(store, "mine")
+                other = threading.Thread(target=save_turn, args=(store, "theirs"))
+                other.start()
+                other.join()
+                raise RuntimeError("boom")
+
+        with pytest.raises(RuntimeError, match="boom"):
+            fail()
+
+        assert texts(store) == ["theirs", "re: theirs"]
+
+    def test_all_rows_of_a_transaction_are_of_one_time(
+        self, store: BaseStore, clock: Clock
+    ) -> None:
+        with store.transaction():
+            store.save_message(message("user", "q"))
+            clock.now += timedelta(seconds=30)
+            store.save_message(message("assistant", "a"))
+
+        times = {row["created_at"] for row in store.get_conversation("alice", "s1")}
+        assert len(times) == 1
+
+
+class SQLStoreContract(
+    StoreContract,
+    TransactionContract,
+    KnownEntryContract,
+    FeedbackContract,
+    PromptListContract,
+    DeletionContract,
+    ExportContract,
+):
+    """The tests of a store that leaves nothing out."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pywrapai.core.base import Role
-from pywrapai_monitor.db.base import BaseStore, MessageRecord, TokenRecord
+from pywrapai_monitor.db.base import BaseStore, Entry, MessageRecord, TokenRecord
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 ROLES = ((Role.USER, ""), (Role.ASSISTANT, "re: "))
@@ -40,6 +40,29 @@ def save_turn(
         store.save_message(message("user", question, user, session))
         store.save_message(message("assistant", f"re: {question}", user, session))
         store.save_token_record(call(user, session, **more))
+
+
+def micros(moment: datetime = NOON) -> int:
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def entry(
+    question: str,
+    call_id: str | None,
+    user: str = "alice",
+    session: str = "s1",
+    at: datetime = NOON,
+    **more: Any,
+) -> Entry:
+    """A whole turn, as one call gives it."""
+    return Entry(
+        token=call(user, session, call_id=call_id, **more),
+        messages=(
+            message("user", question, user, session),
+            message("assistant", f"re: {question}", user, session),
+        ),
+        at=micros(at),
+    )
 
 
 def texts(store: BaseStore, user: str = "alice", session: str = "s1", **more: Any) -> list[str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 from enum import Enum
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from pywrapai import LLM, BaseLLM, LLMResponse, Role, StructuredOutputError
+from pywrapai import LLM, BaseLLM, LLMResponse, Role, ServerError, StructuredOutputError
 from pywrapai.core.structured import Misfit, json_values, shape_of
 from pywrapai.testing import StubProvider
 from pywrapai.testing.server import StubServer
@@ -115,6 +116,17 @@ def test_after_the_last_attempt_the_error_has_everything():
     assert caught.value.errors == ("there is no JSON in the answer",)
     assert [r.content for r in caught.value.responses] == ["no", "still no"]
     assert caught.value.provider == "stub"
+
+
+def test_every_error_has_the_answers_that_were_paid_for_before_it():
+    provider = StubProvider(["no", ServerError("down")])
+
+    with pytest.raises(ServerError) as caught:
+        LLM(provider, max_retries=0).chat_structured("Who?", Person)
+
+    assert [r.content for r in caught.value.responses] == ["no"]
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert [r.content for r in copy.responses] == ["no"]
 
 
 def test_the_number_of_attempts_is_the_callers():

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from pywrapai_monitor.db import SQLiteStore, StoreError
-from tests.contracts.store_rows import call, message, save_turn, texts
+from tests.contracts.store_rows import call, entry, message, save_turn, texts
 
 NOBODY = 65534
 
@@ -142,6 +142,34 @@ def open_read_only() -> None:
             run_and_leave(lambda _: print_refusal(path), 0)
         assert os.waitpid(pid, 0)[1] == 0
         Path(directory).chmod(0o755)
+
+
+def make_writable_again() -> None:
+    """Prints whether the error told to try again, and how many calls there are in the end."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "library.db"
+        SQLiteStore(path).close()
+        if os.geteuid() == 0:
+            for made in (Path(directory), path):
+                os.chown(made, NOBODY, -1)
+        if (pid := os.fork()) == 0:
+            run_and_leave(lambda _: write_later(path), 0)
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def write_later(path: Path) -> None:
+    if os.geteuid() == 0:
+        os.setuid(NOBODY)
+    store = SQLiteStore(path)
+    store.close()
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    with pytest.raises(StoreError) as caught:
+        store.write([entry("q", "c1")])
+    path.parent.chmod(0o755)
+    path.chmod(0o644)
+    store.write([entry("q", "c1")])
+    print(caught.value.retryable, store.get_overview()["calls"], flush=True)
 
 
 def print_refusal(path: Path) -> None:

@@ -101,6 +101,7 @@ async def test_all_four_ways_remember_and_record_the_same(monitor):
     assert "".join([piece async for piece in tracked.astream("d")]) == "four"
 
     assert [len(request.messages) for request in provider.requests] == [1, 3, 5, 7]
+    assert tracked.conversation.recorder.flush(60)
     rows = monitor.store.get_session_token_records("alice", "s1")
     assert [row["status"] for row in rows] == ["ok"] * 4
     assert [row["ttft_ms"] is not None for row in rows] == [False, False, True, True]
@@ -204,6 +205,7 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(monitor):
         with pytest.raises(asyncio.CancelledError):
             await task
 
+    assert tracked.conversation.recorder.flush(60)
     (row,) = monitor.store.get_session_token_records("u", "s")
     assert row["status"] == "cancelled"
     assert monitor.store.get_conversation("u", "s") == []
@@ -235,10 +237,10 @@ class Failing(SQLiteStore):
             raise StoreError("gone")
         return super().load_history(*args, **kwargs)
 
-    def save_token_record(self, record):
+    def write(self, entries, *, replayed=False):
         if not self.writes:
             raise StoreError("gone")
-        super().save_token_record(record)
+        super().write(entries, replayed=replayed)
 
 
 def test_when_the_history_cannot_be_loaded_the_model_is_not_called(tmp_path):
@@ -371,12 +373,13 @@ from pywrapai_monitor import Monitor, SQLiteStore
 
 class Slow(SQLiteStore):
     turns = 0
-    def save_token_record(self, record):  # the last row of a turn: the others are written
-        super().save_token_record(record)
-        self.turns += 1
-        if self.turns == 3:
-            print("between", flush=True)
-            sys.stdin.read()
+    def write(self, entries, *, replayed=False):
+        with self.transaction():
+            super().write(entries, replayed=replayed)
+            self.turns += 1
+            if self.turns == 3:
+                print("between", flush=True)
+                sys.stdin.read()
 
 provider = StubProvider(lambda messages, tools: "answer")
 graph = GraphLLM(LLM(provider))
@@ -435,7 +438,7 @@ def test_a_process_killed_at_any_time_leaves_whole_turns_only(tmp_path):
 
 def test_a_store_of_ones_own_may_raise_anything_and_the_answer_is_returned(tmp_path, caplog):
     class Odd(SQLiteStore):
-        def save_message(self, record):
+        def write(self, entries, *, replayed=False):
             raise RuntimeError("custom driver failed")
 
     store = Odd(str(tmp_path / "m.db"))

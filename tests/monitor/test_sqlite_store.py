@@ -8,18 +8,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from pywrapai_monitor.db import LibraryStore, SQLiteStore, StoreError
+from pywrapai_monitor.db import LibraryStore, SQLiteStore, StoreError, pages, sqlite
 from pywrapai_monitor.db.tables import SCHEMA_VERSION, metadata
 from tests.contracts.sql_store import SQLStoreContract
-from tests.contracts.store_rows import Clock, save_turn, texts
+from tests.contracts.store_rows import Clock, entry, save_turn, texts
 from tests.monitor import sqlite_processes
 from tests.monitor.sqlite_processes import assert_sound
 
@@ -230,6 +232,100 @@ def test_damaged_rows_do_not_keep_the_others_from_being_read(
     assert rows[4]["rag_context"] is None
 
 
+# Databases that are away for a while
+
+
+def test_a_full_disk_is_worth_another_try(path: Path) -> None:
+    limit = "PRAGMA max_page_count = 100"
+
+    def limit_pages(connection: sqlite3.Connection, _record: Any) -> None:
+        connection.execute(limit)
+
+    event.listen(Engine, "connect", limit_pages)
+    try:
+        store = SQLiteStore(path)
+        with pytest.raises(StoreError, match="disk is full") as caught:
+            write_many(store, 100, 10_000)
+        store.close()
+        limit = "PRAGMA max_page_count = 1000000"
+        store.write([entry("q", "the next")])
+    finally:
+        event.remove(Engine, "connect", limit_pages)
+
+    assert caught.value.retryable
+    assert_sound(path)
+    assert store.get_recent_queries(1)[0]["call_id"] == "the next"
+
+
+def test_a_lock_held_for_too_long_is_worth_another_try(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "_BUSY_TIMEOUT_S", 0.05)
+    store = SQLiteStore(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for write in (
+            lambda: store.write([entry("q", "c1")]),
+            lambda: store.save_prompt("p", "v1", "text"),
+        ):
+            with pytest.raises(StoreError, match="held the lock") as caught:
+                write()
+            assert caught.value.retryable
+        assert texts(store) == []
+        other.execute("ROLLBACK")
+
+    store.write([entry("q", "c1")])
+    assert texts(store) == ["q", "re: q"]
+
+
+def test_a_directory_that_is_away_is_worth_another_try(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    store = SQLiteStore(tmp_path / "volume" / "library.db")
+    store.write([entry("q0", "c0")])
+    store.close()
+    (tmp_path / "volume").rename(tmp_path / "elsewhere")
+
+    for use in (lambda: store.write([entry("q1", "c1")]), store.get_overview):
+        with pytest.raises(StoreError, match="unable to open") as caught:
+            use()
+        assert caught.value.retryable
+
+    (tmp_path / "elsewhere").rename(tmp_path / "volume")
+    store.write([entry("q1", "c1")])
+    assert texts(store)[::2] == ["q0", "q1"]
+
+
+@needs_fork
+def test_what_could_not_be_written_is_opened_anew_once_it_can(path: Path) -> None:
+    assert run_as_script(sqlite_processes.make_writable_again).split() == ["True", "1"]
+
+
+@pytest.mark.parametrize("damage", ["DROP TABLE session_totals", "DROP TABLE token_records"])
+def test_what_will_fail_again_is_not_worth_another_try(
+    store: SQLiteStore, raw: sqlite3.Connection, damage: str
+) -> None:
+    raw.execute(damage)
+
+    with pytest.raises(StoreError, match="no such table") as caught:
+        store.write([entry("q", "c1")])
+
+    assert not caught.value.retryable
+
+
+def test_a_damaged_file_is_not_worth_another_try(store: SQLiteStore, path: Path) -> None:
+    write_many(store, 200, 1000)
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 100 * 4096)
+
+    with pytest.raises(StoreError) as caught:
+        write_many(store, 200, 1000)
+
+    assert not caught.value.retryable
+    assert "damaged" in str(caught.value)
+
+
 # Readers, writers, processes
 
 
@@ -321,6 +417,20 @@ def test_a_child_loses_nothing_when_its_parent_closes_the_file(path: Path) -> No
     assert_sound(path)
 
 
+def test_an_export_is_whole_however_its_pages_are_cut(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write([entry(str(i), f"c{i}", f"u{i % 2}") for i in range(50)])
+
+    for ids, rows in ((1, 1), (7, 3), (8, 4), (100, 100)):
+        monkeypatch.setattr(pages, "_IDS_AT_ONCE", ids)
+        monkeypatch.setattr(pages, "_PAGE", rows)
+        found = [row["call_id"] for row in store.export_rows("token_records")]
+        assert found == [f"c{i}" for i in range(50)]
+        found = [row["call_id"] for row in store.export_rows("token_records", user_id="u1")]
+        assert found == [f"c{i}" for i in range(1, 50, 2)]
+
+
 # Cost
 
 
@@ -354,7 +464,7 @@ def test_what_is_asked_often_never_reads_a_whole_table(
         for statement, parameters in statements
     ]
     plans = [step for plan in steps for step in plan]
-    assert len(statements) == 14
+    assert len(statements) == 15
     assert "SCAN session_totals" not in str(steps[:for_today])
     assert [p for p in plans if p.startswith(("SCAN conversations", "SCAN token_records"))] == []
     assert [p for p in plans if "conversations" in p and "ORDER BY" in p] == []
@@ -373,6 +483,11 @@ def test_the_schema_compiles_for_the_other_databases() -> None:
     )
     assert "content LONGTEXT CHARACTER SET utf8mb4 NOT NULL" in conversations
     assert "user_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin" in conversations
+
+
+def write_many(store: SQLiteStore, number: int, size: int) -> None:
+    for _ in range(number):
+        store.write([entry("q" * size, uuid4().hex)])
 
 
 def run_as_script(function: Callable[..., None], *arguments: Path) -> str:

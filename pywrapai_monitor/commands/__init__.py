@@ -1,0 +1,1 @@
+"""The commands of `python -m pywrapai_monitor`, one module for those that belong together."""
