@@ -23,6 +23,7 @@ from pywrapai_monitor.db.base import Feedback
 from pywrapai_monitor.db.sqlite import SQLiteStore
 from pywrapai_monitor.db.tables import SCHEMA_VERSION
 from pywrapai_monitor.recorder import Recorder
+from pywrapai_monitor.spool_files import spool_dir_of
 from tests.contracts.store_rows import NOON, entry
 from tests.mariadb import mariadb, mariadb_url  # noqa: F401
 from tests.monitor.recorder_stores import AWAY, MoodyStore
@@ -301,7 +302,7 @@ def left_in_the_spool(db: str, *entries) -> None:
     """As by a program that ended while its database was away."""
     with closing(MoodyStore(db)) as store:
         store.error = AWAY
-        recorder = Recorder(store, store.spool_dir)
+        recorder = Recorder(store, spool_dir_of(store))
         for each in entries:
             recorder.write(each)
         recorder.close()
@@ -343,7 +344,7 @@ def test_records_that_wait_are_found_and_replayed_once(run, db):
 def test_records_that_a_living_program_has_are_left_to_it(run, db):
     with closing(MoodyStore(db)) as store:
         store.error = AWAY
-        recorder = Recorder(store, store.spool_dir)
+        recorder = Recorder(store, spool_dir_of(store))
         recorder.write(entry("q4", "c4"))
 
         code, out, _ = run("doctor")
