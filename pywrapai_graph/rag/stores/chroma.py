@@ -37,7 +37,13 @@ T = TypeVar("T")
 
 # More neighbours and a wider search than Chroma's own 16, 100 and 100: of 10,000 random vectors of
 # 384 numbers the 10 nearest are found to 94 %, not to 53 %, and adding takes a third longer.
-_INDEX = {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}
+_CANDIDATES = 200
+_INDEX = {
+    "space": "cosine",
+    "max_neighbors": 32,
+    "ef_construction": _CANDIDATES,
+    "ef_search": _CANDIDATES,
+}
 _RECORD = "pywrapai"
 _TAG = "tag:"
 _HASHED = "sha256:"
@@ -68,10 +74,10 @@ class _Row(NamedTuple):
 class ChromaVectorStore(VectorStore):
     """Chunks in a collection of Chroma: a folder on this machine, or a server.
 
-    Search is approximate, by an HNSW index of cosines that keeps 200 candidates, so that of some
-    200 chunks nothing is missed. Where the index gives too few, because a filter admits hardly
-    anything or k is nearly the number of chunks, the search is an exact one. Of more than 10,000
-    chunks that are equally near, those that are found may be others than the first inserted.
+    Search is approximate, by an HNSW index of cosines that keeps 200 candidates; of up to 200
+    chunks nothing is missed. Where the index gives too few, because a filter admits hardly anything
+    or k is nearly the number of chunks, the search is an exact one. Of more than 10,000 chunks that
+    are equally near, those that are found may be others than the first inserted.
 
     A folder belongs to one process at a time, in which many stores may open it; others get an
     error, because two of them would damage its index. Do not open it with another client meanwhile.
@@ -111,6 +117,7 @@ class ChromaVectorStore(VectorStore):
         self._closed = False
         self._insertions = Insertions()
         self._dimension: int | None = None
+        self._many_at: int | None = None
         self._access: Access = (
             FolderAccess(path) if path is not None else ServerAccess(str(url), seconds(timeout))
         )
@@ -152,7 +159,7 @@ class ChromaVectorStore(VectorStore):
     def clear(self) -> None:
         """Remove the collection and make it anew; its next chunks may have another dimension."""
         self._check_open()
-        with self._access.lock.writing:
+        with self._access.turns.writing():
             with (
                 told(self._access.place, self._check_open) as errors,
                 suppress(errors.NotFoundError),
@@ -178,7 +185,7 @@ class ChromaVectorStore(VectorStore):
             return call()
 
     def _put(self, batch: Batch) -> None:
-        with self._access.lock.writing:
+        with self._access.turns.writing():
             first = self._insertions.take(len(batch.chunks))
             for part in parts_of(batch, self._most, self._access.most_bytes):
                 try:
@@ -211,11 +218,13 @@ class ChromaVectorStore(VectorStore):
     def _nearest(self, query: Array, k: int, where: Where | None) -> list[ScoredChunk]:
         if where is not None and not all(tags for _, tags in where.wanted):
             return []
-        with self._access.lock.reading:
+        with self._access.turns.lock.reading:
             return in_order(self._candidates(query, k, _conditions(where)), k)
 
     def _candidates(self, query: Array, k: int, conditions: dict[str, Any] | None) -> list[Found]:
         """Chunks among which are the k nearest, and whatever is as near as the last of them."""
+        if self._are_few():
+            return self._among_few(query, k, conditions)
         wanted = k if k <= _MANY else min(k, self._count(conditions) or 1)
         asked = wanted + 1
         rows = self._query(query, asked, conditions)
@@ -227,6 +236,34 @@ class ChromaVectorStore(VectorStore):
         if len(rows) == asked == wanted + 1:  # and the last one is farther
             rows.pop()
         return [_found(row) for row in rows]
+
+    def _are_few(self) -> bool:
+        """Whether all chunks are candidates of a search; asked again after each change."""
+        changes = self._access.turns.changes
+        if self._many_at != changes and self._count(None) > _CANDIDATES:
+            self._many_at = changes
+        return self._many_at != changes
+
+    def _among_few(self, query: Array, k: int, conditions: dict[str, Any] | None) -> list[Found]:
+        """The same, where the index is to give all chunks: it loses some that replaced others."""
+        if not (count := self._count(conditions)):
+            return []
+        given = self._ask(
+            "query",
+            query_embeddings=query[np.newaxis],
+            n_results=count,
+            where=conditions,
+            include=["distances"],
+        )
+        scores = [score_of(1 - distance) for distance in given["distances"][0]]
+        if len(scores) != count:
+            return self._all(query, conditions)
+        least = sorted(scores)[-k] if k < count else 0.0
+        near = {key: s for key, s in zip(given["ids"][0], scores, strict=True) if s >= least}
+        kept = self._ask("get", ids=list(near), include=["metadatas", "documents"])
+        columns = kept["ids"], kept["documents"], kept["metadatas"]
+        rows = [_Row(*row, near[row[0]]) for row in zip(*columns, strict=True)]
+        return [_found(row) for row in rows if row.is_there]
 
     def _query(self, query: Array, most: int, conditions: dict[str, Any] | None) -> list[_Row]:
         """What the index gives, the nearest first."""
@@ -258,13 +295,13 @@ class ChromaVectorStore(VectorStore):
         return [_found(rows[place]) for place in there], vectors[there]
 
     def _remove(self, ids: list[str]) -> None:
-        with self._access.lock.writing:
+        with self._access.turns.writing():
             for keys in self._keys_of(ids):
                 self._ask("delete", ids=keys)
 
     def _fetch(self, ids: list[str]) -> dict[str, Chunk]:
         chunks: dict[str, Chunk] = {}
-        with self._access.lock.reading:
+        with self._access.turns.lock.reading:
             for keys in self._keys_of(ids):
                 found, vectors = self._get(ids=keys)
                 for one, vector in zip(found, vectors, strict=True):

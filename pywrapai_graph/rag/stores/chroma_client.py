@@ -37,12 +37,29 @@ _ADVICE = {
 
 
 @dataclass(slots=True)
+class Turns:
+    """Whose turn it is, among the stores of this process that have one folder."""
+
+    lock: SharedLock = field(default_factory=SharedLock)
+    """Where reading and writing happen at once, Chroma mixes old and new, or fails."""
+    changes: int = 0
+    """How often somebody wrote."""
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Alone."""
+        with self.lock.writing:
+            self.changes += 1
+            yield
+
+
+@dataclass(slots=True)
 class _Folder:
     """A folder that this process has, for as many stores as opened it."""
 
     descriptor: int
     stores: int = 0
-    lock: SharedLock = field(default_factory=SharedLock)
+    turns: Turns = field(default_factory=Turns)
 
 
 _folders: dict[str, _Folder] = {}
@@ -86,8 +103,7 @@ class FolderAccess:
         self._pid = os.getpid()
         self._closed = False
         with _opening, told(self.place):
-            self.lock = _hold(self.place).lock
-            """For whoever reads or writes: where both happen at once, Chroma mixes old and new."""
+            self.turns = _hold(self.place).turns
             try:
                 self._client: Any = chromadb.PersistentClient(self.place, _settings())
             except BaseException:
@@ -109,7 +125,7 @@ class FolderAccess:
         """Free the folder for other processes. In a child that was forked, it is the parent's."""
         if self._pid != os.getpid():
             return
-        with self.lock.writing, _opening:
+        with self.turns.lock.writing, _opening:
             if not self._closed:
                 self._closed = True
                 self._client.close()
@@ -130,7 +146,7 @@ class ServerAccess:
         self._url = url
         self._timeout = timeout
         self.place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # without a password
-        self.lock = SharedLock()
+        self.turns = Turns()
         self._connect()
 
     def _connect(self) -> None:
