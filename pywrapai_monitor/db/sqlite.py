@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,21 +23,24 @@ from sqlalchemy import (
     make_url,
 )
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool, StaticPool
 from sqlalchemy.sql.dml import Insert
 from typing_extensions import override
 
 from pywrapai_monitor.db.base import StoreError
-from pywrapai_monitor.db.batch import Merge
+from pywrapai_monitor.db.batch import Merge, Statement
 from pywrapai_monitor.db.sql import SQLStore
 
 MEMORY = ":memory:"
 _BUSY_TIMEOUT_S = 30.0
 _IMPATIENT = "PRAGMA busy_timeout=5"
 _PATIENT = f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}"
-_FORK_WAIT_S = 1.0
+_WAIT_S = 1.0
 _WAL_LIMIT_BYTES = 64 * 1024 * 1024
+_CHECKPOINT_PAGES = 1000
+_PAGES_OF_ROWS = 16  # a turn's, or a batch of them
+_PAGES_OF_WORK = _CHECKPOINT_PAGES  # so that who purges does it, and not who saves a turn
 _TRANSIENT = {"SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_PROTOCOL"}
 # Not SQLITE_ERROR, which is ours ("no such table"), nor a damaged file, which stays so.
 _AWAY = tuple(
@@ -65,6 +68,8 @@ class SQLiteStore(SQLStore):
         # SQLite has one writer at a time and lets the others poll; our own threads queue up here.
         self._turn = threading.Lock()
         self._locked_for_fork = False
+        self._checkpointing = threading.Lock()
+        self._logged_pages = 0
         self._in_wal = False
         self._kept: PoolProxiedConnection | None = None
         if not self._in_memory:
@@ -87,6 +92,7 @@ class SQLiteStore(SQLStore):
         if self._in_wal:
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(f"PRAGMA journal_size_limit={_WAL_LIMIT_BYTES}")
+            connection.execute(f"PRAGMA wal_autocheckpoint={8 * _CHECKPOINT_PAGES}")
 
     @override
     def _upsert(self, table: Table, keys: Sequence[str], merge: Merge) -> Insert:
@@ -122,9 +128,12 @@ class SQLiteStore(SQLStore):
         with self._turn, self._engine.begin() as conn:
             cursor = _cursor(conn)
             cursor.execute(_IMPATIENT)
-            self._start(cursor)
-            cursor.execute(_PATIENT)
+            try:
+                self._start(cursor)
+            finally:
+                cursor.execute(_PATIENT)
             yield conn
+        self._checkpoint(_PAGES_OF_WORK)
 
     # Whoever has the turn writes, so one connection serves all; the pool costs more than a row.
 
@@ -144,6 +153,29 @@ class SQLiteStore(SQLStore):
         else:
             self._kept = connection
 
+    @override
+    def _insert(self, statements: Sequence[Statement]) -> None:
+        super()._insert(statements)
+        self._checkpoint(_PAGES_OF_ROWS)
+
+    def _checkpoint(self, pages: int) -> None:
+        """Move the log into the file when it has grown by about enough pages.
+
+        SQLite itself would do so in a commit, while other threads wait for their turn.
+        """
+        self._logged_pages += pages
+        if self._logged_pages < _CHECKPOINT_PAGES or not self._in_wal:
+            return
+        if self._checkpointing.acquire(blocking=False):
+            try:
+                self._logged_pages = 0
+                with closing(self._engine.raw_connection()) as connection:
+                    connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            except (sqlite3.Error, SQLAlchemyError):
+                pass  # what was written is written, and whatever it is will meet the next one
+            finally:
+                self._checkpointing.release()
+
     def _let_go(self) -> None:
         if self._kept is not None:
             self._kept.invalidate()
@@ -151,8 +183,9 @@ class SQLiteStore(SQLStore):
 
     @override
     def close(self) -> None:
-        with self._turn:
+        if self._turn.acquire(timeout=_WAIT_S):  # not for ever: it may be this thread's own
             self._let_go()
+            self._turn.release()
         super().close()
 
     @override
@@ -177,7 +210,7 @@ class SQLiteStore(SQLStore):
     def _before_fork(self) -> None:
         # SQLite keeps its locks per process: a child born with the file open would believe to hold
         # locks that only its parent holds, and could lose what it writes. So nothing is open then.
-        self._locked_for_fork = self._turn.acquire(timeout=_FORK_WAIT_S)
+        self._locked_for_fork = self._turn.acquire(timeout=_WAIT_S)
         if not self._in_memory:
             if self._locked_for_fork:
                 self._let_go()
@@ -187,6 +220,7 @@ class SQLiteStore(SQLStore):
     def _after_fork(self, in_child: bool) -> None:
         if in_child:
             self._turn = threading.Lock()
+            self._checkpointing = threading.Lock()
             self._kept = None
             self._local = threading.local()
             if not self._in_memory:

@@ -365,6 +365,16 @@ def test_a_closed_store_opens_its_file_again_when_used(store: SQLiteStore) -> No
     assert texts(store) == ["q", "re: q"]
 
 
+def test_a_store_may_be_closed_in_the_middle_of_a_transaction(store: SQLiteStore) -> None:
+    with store.transaction():
+        save_turn(store, "q0")
+        assert texts(store) == ["q0", "re: q0"]
+        store.close()
+        save_turn(store, "q1")
+
+    assert texts(store)[::2] == ["q0", "q1"]
+
+
 @needs_fork
 def test_sixteen_processes_may_open_a_fresh_file_at_once(path: Path) -> None:
     run_as_script(sqlite_processes.open_at_once, path)
