@@ -40,7 +40,7 @@ _WAIT_S = 1.0
 _WAL_LIMIT_BYTES = 64 * 1024 * 1024
 _CHECKPOINT_PAGES = 1000
 _PAGES_OF_ROWS = 16  # a turn's, or a batch of them
-_PAGES_OF_WORK = _CHECKPOINT_PAGES  # so that who purges does it, and not who saves a turn
+_PAGES_OF_WORK = 500  # more than it may be, so that who purges does it, not who saves a turn
 _TRANSIENT = {"SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_PROTOCOL"}
 # Not SQLITE_ERROR, which is ours ("no such table"), nor a damaged file, which stays so.
 _AWAY = tuple(

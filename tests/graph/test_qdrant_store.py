@@ -217,7 +217,7 @@ def test_points_of_others_are_told(tmp_path: Path) -> None:
 
     with QdrantVectorStore("docs", location=tmp_path) as store:
         store.add([chunk("a", Y)])
-        with pytest.raises(VectorStoreError, match="point 1 was not written by"):
+        with pytest.raises(VectorStoreError, match="record 1 was not written by"):
             store.search(X)
         assert store.get(["a"]) == [chunk("a")]
 

@@ -100,13 +100,16 @@ def test_many_threads_may_wait_at_once():
 
 def test_ctrl_c_cancels_the_work():
     code = """
-import asyncio, signal, threading
+import asyncio, signal, sys, threading
 from pywrapai.core import portal
 
 cancelled = threading.Event()
+main = threading.main_thread().ident
 
 async def work():
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    while sys._current_frames()[main].f_code.co_name != "wait":
+        await asyncio.sleep(0.01)
+    signal.pthread_kill(main, signal.SIGINT)
     try:
         await asyncio.Event().wait()
     finally:

@@ -345,6 +345,15 @@ def test_readers_and_a_writer_do_not_wait_for_each_other(
     assert texts(store) == ["q0", "re: q0", "q1", "re: q1"]
 
 
+def test_the_log_is_moved_into_the_file_before_it_is_long(store: SQLiteStore, path: Path) -> None:
+    write_many(store, 400, 10_000)
+    for i in range(20):
+        store.save_prompt("support", f"v{i}", "text", is_active=True)
+
+    assert path.stat().st_size > 8_000_000
+    assert path.with_name("library.db-wal").stat().st_size < 12_000_000
+
+
 def test_a_writer_waits_for_the_lock(store: SQLiteStore, path: Path) -> None:
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")

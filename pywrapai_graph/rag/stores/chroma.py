@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from pywrapai.core.retry import seconds
 from pywrapai_graph.rag.batch import Batch, check_size
 from pywrapai_graph.rag.errors import DimensionMismatchError, VectorStoreError
-from pywrapai_graph.rag.metadata import Where, tags_of
+from pywrapai_graph.rag.metadata import Where
 from pywrapai_graph.rag.store import VectorStore
 from pywrapai_graph.rag.stores.chroma_client import Access, FolderAccess, ServerAccess, told
+from pywrapai_graph.rag.stores.chroma_fields import (
+    Row,
+    conditions_of,
+    fields_of,
+    found_in,
+    key_of,
+)
 from pywrapai_graph.rag.stores.records import (
     Found,
     Insertions,
-    found_of,
     in_order,
     parts_of,
     readable,
-    record_of,
     score_of,
     scored_by_vectors,
 )
@@ -44,31 +47,12 @@ _INDEX = {
     "ef_construction": _CANDIDATES,
     "ef_search": _CANDIDATES,
 }
-_RECORD = "pywrapai"
-_TAG = "tag:"
-_HASHED = "sha256:"
-_LONGEST = 128
-"""Of an id and of a field's name; longer ones are told by a hash."""
 _MOST_TIED = 10_000
 """So many chunks are looked at to see where a tie ends."""
 _MANY = 1000
 """A k beyond this is first compared with how many chunks there are."""
 _ATTEMPTS = 3
 _REMOVED = "Error finding id"
-
-
-class _Row(NamedTuple):
-    """What Chroma gives of one record."""
-
-    key: str
-    document: str | None
-    fields: Mapping[str, Any] | None
-    score: float = 0.0
-
-    @property
-    def is_there(self) -> bool:
-        """False for what another process removed while Chroma looked for it."""
-        return self.document is not None or self.fields is not None
 
 
 class ChromaVectorStore(VectorStore):
@@ -85,7 +69,8 @@ class ChromaVectorStore(VectorStore):
 
     An add of as many chunks as Chroma takes at once (5,461; on a server also some 16 MB) is stored
     whole or not at all; a larger one is stored part by part. In a folder, what a completed add
-    stored is there after the process was killed.
+    stored is there after the process was killed, as far as Chroma can open its files: it could
+    after each of 180 kills, but others have seen it fail, so keep the documents.
 
     The text is Chroma's document, and "pywrapai" in its metadata the rest of the chunk. Records
     that others wrote are found, too, with document and metadata as they are; filters do not see
@@ -198,9 +183,9 @@ class ChromaVectorStore(VectorStore):
         self._dimension = batch.dimension
 
     def _upsert(self, part: Batch, first: int) -> None:
-        keys = [_key(id) for id in part.ids]
+        keys = [key_of(id) for id in part.ids]
         fields: dict[str, dict[str, Any]] = {
-            key: _fields(chunk, first + place)
+            key: fields_of(chunk, first + place)
             for place, (key, chunk) in enumerate(zip(keys, part.chunks, strict=True))
         }
         there = self._ask("get", ids=keys, include=["metadatas"])
@@ -219,7 +204,7 @@ class ChromaVectorStore(VectorStore):
         if where is not None and not all(tags for _, tags in where.wanted):
             return []
         with self._access.turns.lock.reading:
-            return in_order(self._candidates(query, k, _conditions(where)), k)
+            return in_order(self._candidates(query, k, conditions_of(where)), k)
 
     def _candidates(self, query: Array, k: int, conditions: dict[str, Any] | None) -> list[Found]:
         """Chunks among which are the k nearest, and whatever is as near as the last of them."""
@@ -235,7 +220,7 @@ class ChromaVectorStore(VectorStore):
             return self._all(query, conditions)
         if len(rows) == asked == wanted + 1:  # and the last one is farther
             rows.pop()
-        return [_found(row) for row in rows]
+        return [found_in(row) for row in rows]
 
     def _are_few(self) -> bool:
         """Whether all chunks are candidates of a search; asked again after each change."""
@@ -251,7 +236,7 @@ class ChromaVectorStore(VectorStore):
         given = self._ask(
             "query",
             query_embeddings=query[np.newaxis],
-            n_results=count,
+            n_results=count + 1,  # which others may have added meanwhile
             where=conditions,
             include=["distances"],
         )
@@ -262,10 +247,10 @@ class ChromaVectorStore(VectorStore):
         near = {key: s for key, s in zip(given["ids"][0], scores, strict=True) if s >= least}
         kept = self._ask("get", ids=list(near), include=["metadatas", "documents"])
         columns = kept["ids"], kept["documents"], kept["metadatas"]
-        rows = [_Row(*row, near[row[0]]) for row in zip(*columns, strict=True)]
-        return [_found(row) for row in rows if row.is_there]
+        rows = [Row(*row, near[row[0]]) for row in zip(*columns, strict=True)]
+        return [found_in(row) for row in rows if row.is_there]
 
-    def _query(self, query: Array, most: int, conditions: dict[str, Any] | None) -> list[_Row]:
+    def _query(self, query: Array, most: int, conditions: dict[str, Any] | None) -> list[Row]:
         """What the index gives, the nearest first."""
         given = self._ask(
             "query",
@@ -276,7 +261,7 @@ class ChromaVectorStore(VectorStore):
         )
         scores = [score_of(1 - distance) for distance in given["distances"][0]]
         columns = given["ids"][0], given["documents"][0], given["metadatas"][0], scores
-        return [row for row in map(_Row, *columns) if row.is_there]
+        return [row for row in map(Row, *columns) if row.is_there]
 
     def _count(self, conditions: dict[str, Any] | None) -> int:
         if conditions is None:
@@ -289,10 +274,10 @@ class ChromaVectorStore(VectorStore):
 
     def _get(self, **which: Any) -> tuple[list[Found], Array]:
         given = self._ask("get", include=["metadatas", "documents", "embeddings"], **which)
-        rows = list(map(_Row, given["ids"], given["documents"], given["metadatas"]))
+        rows = list(map(Row, given["ids"], given["documents"], given["metadatas"]))
         there = [place for place, row in enumerate(rows) if row.is_there]
         vectors: Array = np.asarray(given["embeddings"], dtype=np.float32)
-        return [_found(rows[place]) for place in there], vectors[there]
+        return [found_in(rows[place]) for place in there], vectors[there]
 
     def _remove(self, ids: list[str]) -> None:
         with self._access.turns.writing():
@@ -311,7 +296,7 @@ class ChromaVectorStore(VectorStore):
 
     def _keys_of(self, ids: list[str]) -> Iterator[list[str]]:
         for start in range(0, len(ids), self._most):
-            yield [_key(id) for id in ids[start : start + self._most]]
+            yield [key_of(id) for id in ids[start : start + self._most]]
 
     def _check_open(self) -> None:
         if self._closed:
@@ -359,40 +344,3 @@ def _check_space(collection: Any, name: str) -> None:
             f"the Chroma collection {name!r} measures nearness by {space!r}, and scores need "
             "'cosine': give another collection, or remove this one and add its documents again"
         )
-
-
-def _key(id: str) -> str:
-    """The id, where Chroma takes it; else a hash."""
-    if 0 < len(id) <= _LONGEST and readable(id) == id and not id.startswith(_HASHED):
-        return id
-    return _HASHED + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _fields(chunk: Chunk, inserted: int) -> dict[str, Any]:
-    """The metadata of a record: the rest of the chunk, and a tag for each field to filter by."""
-    fields: dict[str, Any] = {_RECORD: record_of(chunk, inserted)}
-    for key, value in chunk.metadata.items():
-        for tag in tags_of({key: value}):
-            fields[_field(key)] = tag
-    return fields
-
-
-def _field(key: str) -> str:
-    name = json.dumps(key)[1:-1]
-    return _TAG + (name if len(name) <= _LONGEST else _key(name))
-
-
-def _conditions(where: Where | None) -> dict[str, Any] | None:
-    if where is None:
-        return None
-    each: list[dict[str, Any]] = [
-        {_field(key): {"$in": sorted(tags)}} for key, tags in where.wanted
-    ]
-    return each[0] if len(each) == 1 else {"$and": each}
-
-
-def _found(row: _Row) -> Found:
-    fields = row.fields or {}
-    if (record := fields.get(_RECORD)) is None:
-        return Found(Chunk(row.document or "", metadata=dict(fields), id=row.key), 0, row.score)
-    return found_of(row.document or "", record, row.score)

@@ -343,10 +343,5 @@ def _vectors(points: list[Any]) -> Array:
 
 def _found(point: Any) -> Found:
     payload = point.payload or {}
-    try:
-        return found_of(payload[_TEXT], payload[_RECORD], score_of(getattr(point, "score", 0.0)))
-    except (KeyError, TypeError, ValueError) as error:
-        raise VectorStoreError(
-            f"the point {point.id} was not written by QdrantVectorStore: give a collection that "
-            "has no points of others"
-        ) from error
+    score = score_of(getattr(point, "score", 0.0))
+    return found_of(payload.get(_TEXT), payload.get(_RECORD), score, point.id)

@@ -17,6 +17,7 @@ import numpy as np
 
 from pywrapai.core.process import ProcessLock
 from pywrapai_graph.rag.batch import Batch
+from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.types import Chunk, ScoredChunk
 
 if TYPE_CHECKING:
@@ -85,11 +86,20 @@ def record_of(chunk: Chunk, inserted: int) -> str:
     return json.dumps(told, separators=(",", ":"))
 
 
-def found_of(text: str, record: str, score: float = 0.0) -> Found:
-    """The chunk of a readable text and a record. Raises ValueError, TypeError or KeyError."""
-    told = json.loads(record)
-    inserted = told.pop("inserted")
-    return Found(Chunk(**{"text": text} | told), inserted, score)
+def found_of(text: Any, record: Any, score: float, key: Any) -> Found:
+    """The chunk of a readable text and a record, which a database has under a key.
+
+    VectorStoreError where somebody else wrote them.
+    """
+    try:
+        told = json.loads(record)
+        inserted = told.pop("inserted")
+        return Found(Chunk(**{"text": text} | told), inserted, score)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise VectorStoreError(
+            f"the record {key!r} was not written by pywrapai: give a collection that has no "
+            "records of others"
+        ) from error
 
 
 def score_of(cosine: float) -> float:
