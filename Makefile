@@ -12,7 +12,7 @@ demo: .venv/demo
 	$(BIN)/python -m pywrapai_monitor demo --port $(PORT)
 
 test: .venv/dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: .venv/dev
 	$(BIN)/ruff format --check .

@@ -54,7 +54,7 @@ REFUSED_METADATA: list[tuple[Any, type[Exception]]] = [
     ({"a": {1, 2}}, TypeError),
     ({"a": b"bytes"}, TypeError),
     ({"a": np.int64(1)}, TypeError),
-    ({"a": object()}, TypeError),
+    ({"a": object}, TypeError),
     ({1: "a"}, TypeError),
     ({None: "a"}, TypeError),
     ({"a": {2.5: "b"}}, TypeError),
