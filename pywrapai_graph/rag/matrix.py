@@ -7,23 +7,22 @@ works on while others write.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pywrapai.core.process import ProcessLock
 from pywrapai_graph.rag.batch import check_size
-from pywrapai_graph.rag.metadata import Where, tag_of
+from pywrapai_graph.rag.metadata import Where
+from pywrapai_graph.rag.tagged import Tagged
 
 if TYPE_CHECKING:
     from pywrapai.core.vectors import Array
 
 T = TypeVar("T")
 Places = npt.NDArray[np.intp]
-RowsByTag: TypeAlias = "dict[str, array[int]]"
 
 _NOISE = 2e-6
 """More than float32 errs in a product of unit vectors; what is nearer to 0 counts as 0."""
@@ -50,7 +49,7 @@ class Matrix(Generic[T]):
         self._items: list[T] = []
         self._row_of: dict[str, int] = {}
         self._dead: Places = np.empty(0, dtype=np.intp)
-        self._tagged: dict[str, RowsByTag] = {}
+        self._tagged = Tagged(self._metadata_of)
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -70,7 +69,7 @@ class Matrix(Generic[T]):
             self._kill(ids)
             self._items.extend(items)
             self._row_of.update(zip(ids, range(used, used + len(ids)), strict=True))
-            self._tag(self._tagged, used)
+            self._tagged.extend(items, used)
             self._pack()
 
     def discard(self, ids: Iterable[str]) -> None:
@@ -124,36 +123,13 @@ class Matrix(Generic[T]):
         self._items = [self._items[row] for row in alive]
         self._row_of = {id: row for row, id in enumerate(self._row_of)}
         self._dead = np.empty(0, dtype=np.intp)
-        self._tagged = {}
+        self._tagged = Tagged(self._metadata_of)
 
     def _rows_where(self, where: Where) -> Places:
         """The living rows that pass a filter, in order."""
-        fresh: dict[str, RowsByTag] = {
-            key: {} for key, _ in where.wanted if key not in self._tagged
-        }
-        if fresh:
-            self._tag(fresh, 0)
-            self._tagged.update(fresh)
-        passing = _having(self._tagged, *where.wanted[0])
-        for key, tags in where.wanted[1:]:
-            passing = np.intersect1d(passing, _having(self._tagged, key, tags), assume_unique=True)
-        return np.setdiff1d(passing, self._dead, assume_unique=True) if len(self._dead) else passing
-
-    def _tag(self, tagged: dict[str, RowsByTag], first: int) -> None:
-        """Note the rows from `first` on under the values that they have for the keys."""
-        if not tagged:
-            return
-        for row, metadata in enumerate(self._metadata_of(self._items[first:]), first):
-            for key, rows in tagged.items():
-                value = metadata.get(key, tagged)  # which is no value
-                if value is None or isinstance(value, (str, int, float)):
-                    rows.setdefault(tag_of(key, value), array("q")).append(row)
-
-
-def _having(tagged: dict[str, RowsByTag], key: str, tags: frozenset[str]) -> Places:
-    """The rows with one of these tags, in order; no row has two of one key."""
-    found = [np.array(rows) for tag in tags if (rows := tagged[key].get(tag))]
-    return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.intp)
+        passing = self._tagged.passing(where, self._items)
+        passing[self._dead] = False
+        return np.flatnonzero(passing)
 
 
 def _scores(rows: Array, query: Array, dead: Places, among: Places | None) -> Array:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pywrapai.core.retry import seconds
 from pywrapai_graph.rag.batch import Batch, check_size
-from pywrapai_graph.rag.errors import DimensionMismatchError, VectorStoreError
+from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.metadata import Where
-from pywrapai_graph.rag.store import VectorStore
 from pywrapai_graph.rag.stores.chroma_client import Access, FolderAccess, ServerAccess, told
 from pywrapai_graph.rag.stores.chroma_fields import (
     Row,
@@ -31,12 +30,12 @@ from pywrapai_graph.rag.stores.records import (
     score_of,
     scored_by_vectors,
 )
+from pywrapai_graph.rag.stores.shared import SharedVectorStore
 from pywrapai_graph.rag.types import Chunk, ScoredChunk
 
 if TYPE_CHECKING:
     from pywrapai.core.vectors import Array
 
-T = TypeVar("T")
 
 # More neighbours and a wider search than Chroma's own 16, 100 and 100: of 10,000 random vectors of
 # 384 numbers the 10 nearest are found to 94 %, not to 53 %, and adding takes a third longer.
@@ -55,7 +54,7 @@ _ATTEMPTS = 3
 _REMOVED = "Error finding id"
 
 
-class ChromaVectorStore(VectorStore):
+class ChromaVectorStore(SharedVectorStore):
     """Chunks in a collection of Chroma: a folder on this machine, or a server.
 
     Search is approximate, by an HNSW index of cosines that keeps 200 candidates; of up to 200
@@ -125,22 +124,6 @@ class ChromaVectorStore(VectorStore):
     def __len__(self) -> int:
         return int(self._ask("count"))
 
-    def add(self, chunks: Iterable[Chunk]) -> None:
-        """Store chunks, each with its `embedding`; as VectorStore says."""
-        kept = list(chunks)
-        self._with_dimension(lambda: super(ChromaVectorStore, self).add(kept))
-
-    def search(
-        self,
-        query_vector: Sequence[float],
-        k: int = 4,
-        filter: Mapping[str, Any] | None = None,
-    ) -> list[ScoredChunk]:
-        """The at most k chunks nearest to a vector; as VectorStore says."""
-        return self._with_dimension(
-            lambda: super(ChromaVectorStore, self).search(query_vector, k, filter)
-        )
-
     def clear(self) -> None:
         """Remove the collection and make it anew; its next chunks may have another dimension."""
         self._check_open()
@@ -158,16 +141,8 @@ class ChromaVectorStore(VectorStore):
             self._closed = True
             self._access.close()
 
-    def _with_dimension(self, call: Callable[[], T]) -> T:
-        """Again, if somebody else has cleared the collection and filled it with another size."""
-        try:
-            return call()
-        except DimensionMismatchError:
-            known = self._dimension
-            self._refresh()
-            if self._dimension == known:
-                raise
-            return call()
+    def _look_again(self) -> None:
+        self._refresh()
 
     def _put(self, batch: Batch) -> None:
         with self._access.turns.writing():

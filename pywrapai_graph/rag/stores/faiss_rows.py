@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
@@ -12,13 +12,13 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
-from pywrapai.core.process import ProcessLock
 from pywrapai_graph.rag.batch import batch_of
 from pywrapai_graph.rag.errors import VectorStoreError
-from pywrapai_graph.rag.metadata import Where, tag_of
+from pywrapai_graph.rag.metadata import Where
 from pywrapai_graph.rag.store import copy_of
 from pywrapai_graph.rag.stores.faiss_meta import Save
 from pywrapai_graph.rag.stores.locks import SharedLock
+from pywrapai_graph.rag.tagged import Mask, Tagged
 from pywrapai_graph.rag.types import Chunk, ScoredChunk
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pywrapai_graph.rag.stores.faiss_files import News
 
 Places = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _NOISE = 2e-6
 """More than float32 errs in a product of unit vectors; what is nearer to 0 counts as 0."""
@@ -49,7 +48,7 @@ class Rows:
         self._chunks: list[Chunk] = []
         self._row_of: dict[str, int] = {}
         self._dead = array("q")
-        self._tagged = Tagged()
+        self._tagged: Tagged[Chunk] = Tagged(lambda chunks: (one.metadata for one in chunks))
         self._lock = SharedLock()
 
     @classmethod
@@ -167,42 +166,6 @@ class Rows:
         index = self._index
         numbers: Array = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
         return numbers.reshape(index.ntotal, index.d)
-
-
-class Tagged:
-    """Which rows have which value for a key of metadata; read when it is first filtered by."""
-
-    def __init__(self) -> None:
-        self._lock = ProcessLock()
-        self._rows: dict[str, dict[str, array[int]]] = {}
-
-    def extend(self, chunks: Sequence[Chunk], first: int) -> None:
-        """Note what the rows from `first` on have."""
-        for key, rows in self._rows.items():
-            _tag(key, rows, chunks, first)
-
-    def passing(self, where: Where, chunks: Sequence[Chunk]) -> Mask:
-        """For each row whether it passes."""
-        passing = np.ones(len(chunks), dtype=np.bool_)
-        for key, tags in where.wanted:
-            with self._lock:
-                if key not in self._rows:
-                    self._rows[key] = _tag(key, {}, chunks, 0)
-            having = np.zeros(len(chunks), dtype=np.bool_)
-            for rows in filter(None, map(self._rows[key].get, tags)):
-                having[np.asarray(rows)] = True
-            passing &= having
-        return passing
-
-
-def _tag(
-    key: str, rows: dict[str, array[int]], chunks: Sequence[Chunk], first: int
-) -> dict[str, array[int]]:
-    for row, chunk in enumerate(chunks, first):
-        value = chunk.metadata.get(key, rows)  # which is no value
-        if value is None or isinstance(value, (str, int, float)):
-            rows.setdefault(tag_of(key, value), array("q")).append(row)
-    return rows
 
 
 def rows_after(rows: Rows, news: News, path: str) -> Rows:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pywrapai_graph.rag.batch import Batch
-from pywrapai_graph.rag.errors import DimensionMismatchError
 from pywrapai_graph.rag.metadata import Where
-from pywrapai_graph.rag.store import VectorStore
 from pywrapai_graph.rag.stores import pgvector_sql as sql
 from pywrapai_graph.rag.stores.pgvector_copy import chunk_of, numbers_of
 from pywrapai_graph.rag.stores.pgvector_pool import Connections
 from pywrapai_graph.rag.stores.pgvector_table import check_dimension, clear, open_table, state_of
+from pywrapai_graph.rag.stores.shared import SharedVectorStore
 from pywrapai_graph.rag.types import Chunk, ScoredChunk
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ T = TypeVar("T")
 _LONGEST_NAME = 63  # bytes; PostgreSQL cuts what is longer, and two tables would be one
 
 
-class PGVectorStore(VectorStore):
+class PGVectorStore(SharedVectorStore):
     """Chunks in a table of a PostgreSQL database that has pgvector. May be shared by threads.
 
     Extension and table are made where they are missing. An add is one transaction. Each call has a
@@ -88,22 +87,6 @@ class PGVectorStore(VectorStore):
     def __len__(self) -> int:
         return self._run(sql.count, self._table)
 
-    def add(self, chunks: Iterable[Chunk]) -> None:
-        """Store chunks, each with its `embedding`; as VectorStore says."""
-        kept = list(chunks)
-        self._with_dimension(lambda: super(PGVectorStore, self).add(kept))
-
-    def search(
-        self,
-        query_vector: Sequence[float],
-        k: int = 4,
-        filter: Mapping[str, Any] | None = None,
-    ) -> list[ScoredChunk]:
-        """The at most k chunks nearest to a vector; as VectorStore says."""
-        return self._with_dimension(
-            lambda: super(PGVectorStore, self).search(query_vector, k, filter)
-        )
-
     def clear(self) -> None:
         """Remove all chunks. Without `dimension` the next ones may have another size, and indexes
         on the vectors are dropped until there are some.
@@ -115,15 +98,8 @@ class PGVectorStore(VectorStore):
         """Close the connections."""
         self._connections.close()
 
-    def _with_dimension(self, call: Callable[[], T]) -> T:
-        """Again, if somebody else has cleared the table and filled it with another size since."""
-        try:
-            return call()
-        except DimensionMismatchError:
-            known, self._known = self._known, self._given
-            if self.dimension == known:
-                raise
-            return call()
+    def _look_again(self) -> None:
+        self._known = self._given
 
     def _put(self, batch: Batch) -> None:
         self._connections.run(

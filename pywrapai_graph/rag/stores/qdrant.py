@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, UUID
 
 import numpy as np
 
 from pywrapai.core.retry import seconds
 from pywrapai_graph.rag.batch import Batch, check_size
-from pywrapai_graph.rag.errors import DimensionMismatchError, VectorStoreError
+from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.metadata import Where, tags_of
-from pywrapai_graph.rag.store import VectorStore
 from pywrapai_graph.rag.stores.qdrant_access import (
     Access,
     LocalAccess,
@@ -33,6 +32,7 @@ from pywrapai_graph.rag.stores.records import (
     score_of,
     scored_by_vectors,
 )
+from pywrapai_graph.rag.stores.shared import SharedVectorStore
 from pywrapai_graph.rag.types import Chunk, ScoredChunk
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from pywrapai.core.vectors import Array
 
-T = TypeVar("T")
 
 _TEXT, _TAGS, _RECORD = "text", "tags", "pywrapai"
 _AT_ONCE = 1000
@@ -51,7 +50,7 @@ _MANY = 1000
 """A k beyond this is first compared with how many chunks there are."""
 
 
-class QdrantVectorStore(VectorStore):
+class QdrantVectorStore(SharedVectorStore):
     """Chunks in a collection of Qdrant: in memory, in a folder, or on a server.
 
     In memory and in a folder Qdrant is Python that searches exactly, made for some 20,000 chunks at
@@ -130,22 +129,6 @@ class QdrantVectorStore(VectorStore):
     def __len__(self) -> int:
         return self._count(None)
 
-    def add(self, chunks: Iterable[Chunk]) -> None:
-        """Store chunks, each with its `embedding`; as VectorStore says."""
-        kept = list(chunks)
-        self._with_dimension(lambda: super(QdrantVectorStore, self).add(kept))
-
-    def search(
-        self,
-        query_vector: Sequence[float],
-        k: int = 4,
-        filter: Mapping[str, Any] | None = None,
-    ) -> list[ScoredChunk]:
-        """The at most k chunks nearest to a vector; as VectorStore says."""
-        return self._with_dimension(
-            lambda: super(QdrantVectorStore, self).search(query_vector, k, filter)
-        )
-
     def clear(self) -> None:
         """Remove the collection; the next chunks may have another dimension, if none was given."""
         self._ask("delete_collection")
@@ -157,16 +140,8 @@ class QdrantVectorStore(VectorStore):
         """Free the folder or the memory, or close the connections."""
         self._access.close()
 
-    def _with_dimension(self, call: Callable[[], T]) -> T:
-        """Again, if somebody else has cleared the collection and filled it with another size."""
-        try:
-            return call()
-        except DimensionMismatchError:
-            known = self._known
-            self._look()
-            if self._known == known:
-                raise
-            return call()
+    def _look_again(self) -> None:
+        self._look()
 
     def _look(self) -> None:
         """See whether the collection is there, is one for cosines, and of which size."""
