@@ -1,143 +1,176 @@
-"""The JSON routes: read the parameters, ask the store, dump the answer."""
+"""The JSON routes: each is declared once, with its parameters and what it answers with."""
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from flask import Blueprint, Response, request
+from flask import Flask, Response
 
-from pywrapai_monitor.db.base import BaseStore, Row
+from pywrapai_monitor.dashboard import answers, params
+from pywrapai_monitor.dashboard.bodies import BODY_PARAMS, body
+from pywrapai_monitor.dashboard.exports import EXPORT_PARAMS, FORMATS, export
+from pywrapai_monitor.dashboard.json_text import json_response
+from pywrapai_monitor.dashboard.openapi import Operation, described
+from pywrapai_monitor.dashboard.pages import arguments
+from pywrapai_monitor.dashboard.params import Param, Schema, Values, parse
+from pywrapai_monitor.dashboard.source import Source
+from pywrapai_monitor.dashboard.views import VIEWS
+from pywrapai_monitor.db.base import Row
+from pywrapai_monitor.export import COLUMNS
 
 MAX_DAYS = 366
 MAX_LIMIT = 1000
-MAX_SAFE_INTEGER = 2**53 - 1
-"""Beyond it a JavaScript number is rounded, so the JSON carries a string."""
+
+Ask: TypeAlias = Callable[[Source, Values], Any]
 
 
-class BadParameterError(ValueError):
-    """A query parameter is missing or not what it has to be."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A GET that answers with JSON."""
+
+    path: str
+    what: str
+    ask: Ask
+    answer: Schema
+    params: tuple[Param, ...] = ()
 
 
-def blueprint(store: BaseStore, tz: str) -> Blueprint:
-    """The routes under /api over one store; days begin at midnight in `tz`."""
-    routes = Blueprint("api", __name__, url_prefix="/api")
-    reads = _Reads(store, tz)
-    for path, read in {
-        "overview": reads.overview,
-        "today": reads.today,
-        "cost-over-time": reads.cost_over_time,
-        "model-usage": reads.model_usage,
-        "users": reads.users,
-        "sessions": reads.sessions,
-        "recent-queries": reads.recent_queries,
-        "token-records": reads.token_records,
-    }.items():
-        routes.add_url_rule(f"/{path}", path, _view(read))
-    return routes
+def _cost_over_time(source: Source, values: Values) -> list[Row]:
+    return source.store.get_cost_over_time(values["days"], source.tz)
 
 
-Args = Mapping[str, str]
+def _recent_queries(source: Source, values: Values) -> list[Row]:
+    return _without_bodies(source.store.get_recent_queries(values["limit"]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """What each route asks of the store, given its query parameters."""
-
-    store: BaseStore
-    tz: str
-
-    def overview(self, _: Args) -> Row:
-        return self.store.get_overview()
-
-    def today(self, _: Args) -> Row:
-        return self.store.get_today(self.tz)
-
-    def cost_over_time(self, args: Args) -> list[Row]:
-        return self.store.get_cost_over_time(whole(args, "days", 7, MAX_DAYS), self.tz)
-
-    def model_usage(self, _: Args) -> list[Row]:
-        return self.store.get_model_usage()
-
-    def users(self, _: Args) -> list[Row]:
-        return self.store.get_users()
-
-    def sessions(self, args: Args) -> list[Row]:
-        user_id = required(args, "user_id") if "user_id" in args else None
-        return self.store.get_sessions(user_id)
-
-    def recent_queries(self, args: Args) -> list[Row]:
-        rows = self.store.get_recent_queries(whole(args, "limit", 20, MAX_LIMIT))
-        return [_without_body(row) for row in rows]
-
-    def token_records(self, args: Args) -> list[Row]:
-        rows = self.store.get_session_token_records(
-            required(args, "user_id"), required(args, "session_id")
-        )
-        return [_without_body(row) for row in rows]
+def _token_records(source: Source, values: Values) -> list[Row]:
+    rows = source.store.get_session_token_records(values["user_id"], values["session_id"])
+    return _without_bodies(rows)
 
 
-def _view(read: Callable[[Args], Any]) -> Callable[[], Response]:
-    return lambda: json_response(read(request.args))
-
-
-def _without_body(row: Row) -> Row:
+def _without_bodies(rows: list[Row]) -> list[Row]:
     """A list never ships what a model wrote."""
-    return {name: value for name, value in row.items() if name != "partial"}
+    return [{name: row[name] for name in row if name != "partial"} for row in rows]
 
 
-def whole(args: Args, name: str, default: int, highest: int) -> int:
-    """A whole number from 1 to `highest`, or the default where the parameter is not given."""
-    given = args.get(name)
-    if given is None:
-        return default
-    if re.fullmatch("[0-9]{1,9}", given) and 1 <= int(given) <= highest:
-        return int(given)
-    raise BadParameterError(
-        f"{name} must be a whole number from 1 to {highest}, not {_excerpt(given)}"
+_ROWS = answers.rows(answers.ANY)
+_FIGURES = (
+    Route(
+        path="/api/overview",
+        what="Totals of all time.",
+        ask=lambda source, _: source.store.get_overview(),
+        answer=answers.ANY,
+    ),
+    Route(
+        path="/api/today",
+        what="Totals since midnight in the time zone of the server.",
+        ask=lambda source, _: source.store.get_today(source.tz),
+        answer=answers.ANY,
+    ),
+    Route(
+        path="/api/cost-over-time",
+        what="Calls, tokens and cost of each day, oldest first.",
+        ask=_cost_over_time,
+        answer=_ROWS,
+        params=(params.whole("days", "How many days, today included.", MAX_DAYS, 7),),
+    ),
+    Route(
+        path="/api/model-usage",
+        what="Totals of each model, dearest first.",
+        ask=lambda source, _: source.store.get_model_usage(),
+        answer=_ROWS,
+    ),
+    Route(
+        path="/api/users",
+        what="Totals of each user, dearest first.",
+        ask=lambda source, _: source.store.get_users(),
+        answer=_ROWS,
+    ),
+    Route(
+        path="/api/sessions",
+        what="Totals of each session, newest first.",
+        ask=lambda source, values: source.store.get_sessions(values["user_id"]),
+        answer=_ROWS,
+        params=(params.text("user_id", "Only those of this user."),),
+    ),
+    Route(
+        path="/api/recent-queries",
+        what="The newest token records, newest first.",
+        ask=_recent_queries,
+        answer=_ROWS,
+        params=(params.whole("limit", "How many.", MAX_LIMIT, 20),),
+    ),
+    Route(
+        path="/api/token-records",
+        what="The token records of one session, oldest first.",
+        ask=_token_records,
+        answer=_ROWS,
+        params=(
+            params.text("user_id", "Whose session.").needed(),
+            params.text("session_id", "Which of his.").needed(),
+        ),
+    ),
+)
+_BODY = Route(
+    path="/api/body",
+    what="A whole text, of which other answers have the beginning.",
+    ask=body,
+    answer=answers.BODY,
+    params=BODY_PARAMS,
+)
+_TWINS = tuple(
+    Route(
+        path=f"/api/views/{view.name}",
+        what=f"What the page {view.path} shows.",
+        ask=view.give,
+        answer=answers.OF_VIEWS[view.name],
+        params=view.all_params,
     )
+    for view in VIEWS
+)
+ROUTES = (*_FIGURES, _BODY, *_TWINS)
 
 
-def required(args: Args, name: str) -> str:
-    """A parameter that must be there and not be empty."""
-    if value := args.get(name):
-        return value
-    raise BadParameterError(f"{name} must be given and not be empty: ?{name}=...")
+def add_routes(app: Flask, source: Source, *, protected: bool) -> None:
+    """All that is under /api."""
+    for route in ROUTES:
+        app.add_url_rule(route.path, route.path, _asks(source, route))
+    for table in COLUMNS:
+        for format in FORMATS:
+            path = f"/api/export/{table}.{format}"
+            app.add_url_rule(path, path, _exports(source, table, format))
+    description = described(_operations(), protected=protected)
+    app.add_url_rule("/api/openapi.json", "openapi", lambda: _described(description))
 
 
-def _excerpt(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:40] + "...")
+def _asks(source: Source, route: Route) -> Callable[[], Response]:
+    def answer() -> Response:
+        return json_response(route.ask(source, parse(route.params, arguments())))
+
+    return answer
 
 
-def json_response(value: Any, status: int = 200) -> Response:
-    """`value` as strict JSON in UTF-8, never to be stored by a browser or proxy."""
-    # A lone surrogate has no UTF-8; backslashreplace writes it as the JSON escape that it is.
-    body = dumps(value).encode("utf-8", "backslashreplace")
-    return Response(
-        body, status, {"Cache-Control": "no-store"}, content_type="application/json; charset=utf-8"
-    )
+def _exports(source: Source, table: str, format: str) -> Callable[[], Response]:
+    def answer() -> Response:
+        return export(source, table, format, parse(EXPORT_PARAMS, arguments()))
+
+    return answer
 
 
-def dumps(value: Any) -> str:
-    """JSON that every reader understands: NaN is null, an integer past 2**53 a string."""
-    return json.dumps(
-        _plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
-    )
+def _described(description: Row) -> Response:
+    parse((), arguments())
+    return json_response(description)
 
 
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {str(name): _plain(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case float() if not math.isfinite(value):
-            return None
-        case int() if abs(value) > MAX_SAFE_INTEGER:
-            return str(value)
-        case _:
-            return value
+def _operations() -> list[Operation]:
+    operations = [Operation(r.path, r.what, r.params, r.answer) for r in ROUTES]
+    for table in COLUMNS:
+        for format, media_type in FORMATS.items():
+            path = f"/api/export/{table}.{format}"
+            what = f"Every row of {table}, in the order of writing."
+            media_type = media_type.partition(";")[0]
+            operations.append(Operation(path, what, EXPORT_PARAMS, {"type": "string"}, media_type))
+    operations.append(Operation("/api/openapi.json", "This description.", (), answers.ANY))
+    return operations

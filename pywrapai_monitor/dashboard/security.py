@@ -10,10 +10,11 @@ from ipaddress import ip_address
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 HEADERS = {
-    # form-action: were the script ever missing, the token form could not put the token in a URL.
+    # The one policy is that of the script that renews a page in place: it parses the page again.
     "Content-Security-Policy": (
-        "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; "
-        "frame-ancestors 'none'; require-trusted-types-for 'script'"
+        "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "trusted-types pywrapai-refresh"
     ),
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",

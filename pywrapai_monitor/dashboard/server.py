@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import threading
 import webbrowser
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +34,7 @@ def serve(
     open_browser: bool = False,
     block: bool = True,
     tz: str = "UTC",
+    counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> Server:
     """Serve the dashboard; `port=0` picks a free port.
 
@@ -41,7 +43,7 @@ def serve(
     and there is no `auth_token`, or if another argument makes no sense.
     """
     allowed = _allowed_hosts(host, auth_token)
-    app = create_app(store, auth_token, tz=tz, allowed_hosts=allowed)
+    app = create_app(store, auth_token, tz=tz, allowed_hosts=allowed, counts=counts)
     server = Server(app, _listen(host, port))
     if open_browser:  # some browsers return only when they are closed
         threading.Thread(target=webbrowser.open, args=(server.url,), daemon=True).start()
