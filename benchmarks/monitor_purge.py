@@ -1,6 +1,6 @@
 """How long writers wait while nine tenths of a monitor's database are purged.
 
-Run: python -m benchmarks.monitor_purge [--db URL] [--calls 1000000] [--processes]
+Run: python -m benchmarks.monitor_purge [--db URL] [--calls 1000000] [--keep 10] [--processes]
 
 Four writers save a turn after another, with a short pause between two, before the purge and during
 it. They are threads of the purging process or, with `--processes`, processes of their own.
@@ -75,6 +75,7 @@ def main() -> int:
     parser.add_argument("--db", help="a path or a URL; by default a file of its own")
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--filled", action="store_true", help="the database has the calls already")
+    parser.add_argument("--keep", type=int, default=DAYS // 10, help=f"of {DAYS} days")
     parser.add_argument("--processes", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -86,7 +87,7 @@ def main() -> int:
         print("before the purge", text)
         gone: list[int] = []
         longest, text = measured(
-            url, store, options.processes, lambda: gone.append(store.purge_before(DAYS // 10))
+            url, store, options.processes, lambda: gone.append(store.purge_before(options.keep))
         )
         print("during the purge", text, f"of {gone[0]} rows")
         store.close()

@@ -14,13 +14,13 @@ from functools import partial
 from threading import get_ident
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
 
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEvent
 from pywrapai.core.flow import Flow, Step, StreamClosed, StreamFlow, blocking
 from pywrapai.core.stream import StreamRecord
 from pywrapai_graph.assembly import Assembly
 from pywrapai_graph.graph import GraphLLM
+from pywrapai_monitor.call_ids import new_call_id
 from pywrapai_monitor.db.base import BaseStore, Entry
 from pywrapai_monitor.embedding_costs import embedding_entries
 from pywrapai_monitor.privacy import Privacy
@@ -118,12 +118,13 @@ class Conversation:
             self.recorder.write(self.privacy.entry(each))
 
     async def _put(self, entries: tuple[Entry, ...]) -> None:
-        if self.privacy.mask is None:
+        if self.privacy.mask is None and not self.recorder.uses_disk:
             self.queue(*entries)
             return
         import asyncio
 
-        # A mask may take its time. Whoever is cancelled here leaves the thread to its work.
+        # A mask and a disk may take their time. Whoever is cancelled here leaves the thread to its
+        # work.
         await asyncio.to_thread(self.queue, *entries)
 
 
@@ -133,7 +134,7 @@ class Call:
     def __init__(
         self, conversation: Conversation, turn: Turn, request: Request, streams: bool = False
     ) -> None:
-        self.id = uuid4().hex
+        self.id = new_call_id()
         self.turn = turn
         self._conversation = conversation
         tracing = conversation.tracing

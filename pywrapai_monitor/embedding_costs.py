@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from threading import get_ident
 from typing import Any, NamedTuple
-from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from pywrapai.core.process import ProcessLock, after_fork_in_child
 from pywrapai.embedder import Embedder
 from pywrapai.tokens import CallRecord, TokenTracker
 from pywrapai.tokens.tracker import Totals
+from pywrapai_monitor.call_ids import new_call_id
 from pywrapai_monitor.db.base import Entry, TokenRecord
 
 _UNITS = 10**10  # to the dollar: what stores count in, so that the rows of a model sum exactly
@@ -87,7 +87,7 @@ class _Ledger:
                     "cost_usd": new.units / _UNITS,
                     "priced": not new.unpriced_calls,
                     "duration_ms": _duration_ms(embedder.tokens, model, new.calls),
-                    "call_id": uuid4().hex,
+                    "call_id": new_call_id(),
                 }
 
 

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from uuid import uuid4
 
 from pywrapai.cache import BaseCache
 from pywrapai.core import flow
@@ -26,6 +25,7 @@ from pywrapai.llm import LLM, refuse_tools
 from pywrapai.tokens import TokenTracker
 from pywrapai_graph.assembly import Assembly
 from pywrapai_graph.graph import GraphLLM
+from pywrapai_monitor.call_ids import new_call_id
 from pywrapai_monitor.conversation import Call, Conversation, closable
 from pywrapai_monitor.turn import Labels, Outcome, Turn, dialogue, entry
 
@@ -379,7 +379,7 @@ def _let_go(events: Any, pieces: Any, conversation: Conversation, turn: Turn) ->
     """
     if inspect.getgeneratorstate(events) == inspect.GEN_CREATED:
         outcome = Outcome(
-            call_id=uuid4().hex, at=conversation.now(), status="interrupted", error=StreamClosed()
+            call_id=new_call_id(), at=conversation.now(), status="interrupted", error=StreamClosed()
         )
         conversation.queue(entry(turn, outcome))
     elif inspect.isgenerator(pieces) and not pieces.gi_running:

@@ -203,11 +203,9 @@ class Monitor:
 
     def diff_prompt(self, name: str, old: str, new: str = "active") -> str:
         """What changed between two versions, as a unified diff; empty if nothing did."""
-        from difflib import unified_diff
+        from pywrapai_monitor.versions import diff
 
-        before, after = (self.store.get_prompt(name, version) for version in (old, new))
-        names = f"{name} {old}", f"{name} {new}"
-        return "\n".join(unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
+        return diff(self.store, name, old, new)
 
     # What is kept
 
@@ -245,7 +243,7 @@ class Monitor:
         Args:
             port: 0 picks a free one; the handle's `.url` says which.
             open_browser: show it.
-            auth_token: what `/api/*` then asks for as a Bearer token.
+            auth_token: what pages then ask for in a form, and `/api/*` as a Bearer token.
             host: anything but loopback needs an auth_token.
             tz: the time zone whose days are shown.
             block: False returns at once, with a handle that has `.url` and `.stop()`.
@@ -264,6 +262,7 @@ class Monitor:
             open_browser=open_browser,
             block=block,
             tz=tz,
+            counts=self.recorder.counts,
         )
 
     def close(self) -> None:

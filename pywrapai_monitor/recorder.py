@@ -96,6 +96,11 @@ class Recorder:
         except Exception as error:
             self._delivery.refused(entry, error)
 
+    @property
+    def uses_disk(self) -> bool:
+        """Whether `enqueue` puts entries into the spool now."""
+        return self._backlog.waiting > 0 or self._delivery.breaker.wait_s() > 0
+
     def settle(self, user_id: str, session_id: str, timeout: float | None = _SETTLE_S) -> bool:
         """Wait until all entries of a session are in the store, or it is found to be away.
 

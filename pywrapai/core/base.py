@@ -163,6 +163,16 @@ class TokenUsage:
         """Input and output together."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def prompt_tokens(self) -> int:
+        """`input_tokens`, by the name that OpenAI's wire has for them."""
+        return self.input_tokens
+
+    @property
+    def completion_tokens(self) -> int:
+        """`output_tokens`, by the name that OpenAI's wire has for them."""
+        return self.output_tokens
+
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
             self.input_tokens + other.input_tokens,

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from difflib import unified_diff
 from typing import Any
 
+from pywrapai_monitor import versions
 from pywrapai_monitor.commands.databases import existing
 from pywrapai_monitor.commands.options import Run, add_command, add_database
 from pywrapai_monitor.commands.terminal import (
@@ -75,13 +75,11 @@ def roll_back(arguments: argparse.Namespace) -> int:
 
 def diff(arguments: argparse.Namespace) -> int:
     """What differs between two versions; nothing is printed if nothing does."""
-    name, versions = arguments.name, (arguments.old, arguments.new)
+    name, old, new = arguments.name, arguments.old, arguments.new
     with _registry(arguments) as store:
-        old, new = (store.get_prompt(name, version).splitlines() for version in versions)
-    before, after = (f"{name} {version}" for version in versions)
-    text = "\n".join(unified_diff(old, new, before, after, lineterm=""))
+        text = versions.diff(store, name, old, new)
     if arguments.json:
-        print_json({"name": name, "old": versions[0], "new": versions[1], "diff": text})
+        print_json({"name": name, "old": old, "new": new, "diff": text})
     elif text:
         _print_text(text)
     return 0

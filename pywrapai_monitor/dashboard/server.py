@@ -91,6 +91,9 @@ class Server:
                 self._wsgi.task_dispatcher.shutdown()
                 self._wsgi.trigger.pull_trigger(self._close)
                 self._thread.join()
+                # Not sooner: the loop may have ended before the trigger was pulled to wake it.
+                if not self._wsgi.task_dispatcher.threads:  # a request that hangs may still pull it
+                    self._wsgi.trigger.close()
 
     def _close(self) -> None:
         """Close every socket, which ends the loop; only its own thread may do that."""
@@ -100,8 +103,6 @@ class Server:
                 connection.close()
         wasyncore.dispatcher.close(self._wsgi)
         trigger.del_channel()
-        if not self._wsgi.task_dispatcher.threads:  # a request that hangs may still pull it
-            trigger.close()
 
     def __enter__(self) -> Self:
         return self

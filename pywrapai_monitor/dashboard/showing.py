@@ -8,6 +8,7 @@ from datetime import datetime, tzinfo
 from functools import wraps
 from typing import Any
 
+from jinja2 import Undefined
 from markupsafe import Markup
 
 from pywrapai_monitor.dashboard.json_text import dumps
@@ -23,11 +24,15 @@ def _known(write: Callable[..., str]) -> Callable[..., str]:
 
     @wraps(write)
     def written(value: Any, *more: Any) -> str:
-        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        if value is None or isinstance(value, Undefined) or _endless(value):
             return NOTHING
         return write(value, *more)
 
     return written
+
+
+def _endless(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 @_known

@@ -15,12 +15,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pywrapai.exceptions import PyWrapAIError
 
 if TYPE_CHECKING:
     from pywrapai import Message, ToolCall, ToolResult
+    from pywrapai_monitor.db.analytics import Analytics
 
 Status: TypeAlias = Literal["ok", "error", "interrupted", "cancelled"]
 Row: TypeAlias = dict[str, Any]
@@ -166,6 +168,14 @@ class BaseStore(ABC):
         records that wait are told from those of other databases. A store may leave this out.
         """
         return None
+
+    def analytics(self) -> Analytics:
+        """What the pages of the dashboard read. A store may leave this out, and they then make do
+        with its other methods.
+        """
+        plain = import_module("pywrapai_monitor.db.plain_analytics")  # which knows this module
+        made: Analytics = plain.PlainAnalytics(self)
+        return made
 
     # What a store may leave out: it then has no feedback, no lists, no deletion, no export
 

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 from typing_extensions import override
 
 from pywrapai_monitor.db import codec, purge
 from pywrapai_monitor.db.batch import ROW_TABLES
+from pywrapai_monitor.db.buckets import SUMS, Width
 from pywrapai_monitor.db.days import whole_number
 from pywrapai_monitor.db.purge import Choice, Key
-from pywrapai_monitor.db.tables import ALL_TIME
 from pywrapai_monitor.db.transactions import TransactionalStore
 
 _DAY_US = 24 * 60 * 60 * 1_000_000
@@ -35,7 +35,9 @@ class DeletingStore(TransactionalStore):
         cutoff = max(0, self._now() - whole_number("days", days) * _DAY_US)
         gone = sum(self._delete(purge.older_than(cutoff, table)) for table in ROW_TABLES)
         gone += self._repeat(lambda conn, limit: purge.delete_lost_feedback(conn, cutoff, limit))
-        self._tidy_usage(cutoff)
+        for table in purge.SHARED_TOTALS:
+            for width in SUMS:
+                self._tidy_buckets(table, width, cutoff)
         self._tidy_tools()
         self._tidy_sessions(cutoff)
         return gone
@@ -77,14 +79,14 @@ class DeletingStore(TransactionalStore):
         if self._unit() is None:  # in one transaction with others there is nobody to let by
             time.sleep(max(spent_s, _REST_S))
 
-    def _tidy_usage(self, cutoff: int) -> None:
-        after = ALL_TIME
+    def _tidy_buckets(self, table: Table, width: Width, cutoff: int) -> None:
+        after = width.first - 1
         while True:
             with self._reading() as conn:
-                buckets = purge.past_buckets(conn, cutoff, after, _BUCKETS)
+                buckets = purge.past_buckets(conn, table, width, cutoff, after, _BUCKETS)
             if not buckets:
                 return
-            self._write(partial(purge.drop_empty_usage, buckets=buckets))
+            self._write(partial(purge.drop_empty, table=table, buckets=buckets))
             after = buckets[-1]
             self._rest(0.0)
 

@@ -8,8 +8,9 @@ from sqlalchemy import Connection, bindparam, select
 
 from pywrapai_monitor.db import codec, rows
 from pywrapai_monitor.db.base import Feedback, Row
-from pywrapai_monitor.db.batch import Columns, Upsert
+from pywrapai_monitor.db.batch import Upsert
 from pywrapai_monitor.db.tables import feedback, token_records
+from pywrapai_monitor.db.totals import Columns
 
 _feedback, _record = feedback.c, token_records.c
 

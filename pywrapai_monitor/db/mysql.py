@@ -101,6 +101,11 @@ class MySQLStore(ServerStore):
     """
 
     _product = _PRODUCT
+    _product_name = "MySQL"
+    _about = (
+        "SELECT version(), (SELECT sum(data_length + index_length) "
+        "FROM information_schema.tables WHERE table_schema = DATABASE())"
+    )
     _packet_bytes = 2**63
 
     @override
@@ -128,7 +133,7 @@ class MySQLStore(ServerStore):
     def _open(self) -> None:
         with self._for_schema() as conn:
             self._lock_schema(conn)
-            prepare(conn, self._name)
+            prepare(conn, self._name, self._write_totals)
             self._packet_bytes = int(conn.execute(text("SELECT @@max_allowed_packet")).scalar_one())
 
     @contextmanager

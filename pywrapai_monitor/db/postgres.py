@@ -88,6 +88,8 @@ class PostgresStore(ServerStore):
     """
 
     _product = _PRODUCT
+    _product_name = "PostgreSQL"
+    _about = "SELECT current_setting('server_version'), pg_database_size(current_database())"
 
     @override
     def _configure(self, connection: Any, _record: Any) -> None:

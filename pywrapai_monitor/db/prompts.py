@@ -6,8 +6,9 @@ from sqlalchemy import Connection, bindparam, case, delete, func, select, update
 
 from pywrapai_monitor.db import codec
 from pywrapai_monitor.db.base import Row
-from pywrapai_monitor.db.batch import Columns, Upsert
+from pywrapai_monitor.db.batch import Upsert
 from pywrapai_monitor.db.tables import system_prompts, user_settings
+from pywrapai_monitor.db.totals import Columns
 
 ACTIVE = "active"
 

@@ -6,30 +6,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, select, union_all, update
+from sqlalchemy import Connection, Table, and_, bindparam, delete, func, select, union_all, update
 from sqlalchemy.sql.elements import BindParameter, ColumnElement
 
-from pywrapai_monitor.db.batch import ROW_TABLES, Totals
+from pywrapai_monitor.db.batch import ROW_TABLES
+from pywrapai_monitor.db.buckets import ALL_TIME, Width
 from pywrapai_monitor.db.rows import Found
 from pywrapai_monitor.db.tables import (
-    BUCKET_US,
     conversations,
     feedback,
+    latency_totals,
+    prompt_totals,
     session_totals,
     token_records,
     tool_totals,
     usage_totals,
     user_settings,
+    user_totals,
 )
+from pywrapai_monitor.db.totals import COUNTED, Totals
 
 AddTotals: TypeAlias = Callable[[Connection, Totals], None]
 """Adds to the running totals."""
 
-_COUNTED = {
-    "user_id", "session_id", "created_at", "role", "status", "kind", "model", "provider",
-    "priced", "input_tokens", "output_tokens", "cost", "duration_ms", "tool_name", "call_id",
-}  # fmt: skip
-_session, _usage, _tool = session_totals.c, usage_totals.c, tool_totals.c
+_COUNTED = COUNTED | {"call_id"}
+_session, _tool, _user = session_totals.c, tool_totals.c, user_totals.c
+SHARED_TOTALS = (usage_totals, latency_totals, prompt_totals, tool_totals)
+"""Those of everybody, in buckets and lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ def belonging_to(user_id: str, session_id: str | None, table: Table) -> Choice:
     which = [table.c.user_id == user_id]
     if session_id is not None:
         which.append(table.c.session_id == session_id)
-    return Choice(table, tuple(which), (table.c.user_id, table.c.session_id, table.c.id))
+    time_or_id = table.c.created_at if table is token_records else table.c.id
+    return Choice(table, tuple(which), (table.c.user_id, table.c.session_id, time_or_id))
 
 
 def delete_some(conn: Connection, choice: Choice, limit: int, add_totals: AddTotals) -> int:
@@ -76,6 +80,9 @@ def delete_some(conn: Connection, choice: Choice, limit: int, add_totals: AddTot
     if table is token_records and (calls := [c for row in rows if (c := row["call_id"])]):
         gone += conn.execute(_BY_CALL, {"calls": calls}).rowcount
     add_totals(conn, totals)
+    if keys := totals.keys(user_totals):
+        of = {"buckets": [bucket for bucket, _ in keys], "users": [user for _, user in keys]}
+        conn.execute(_EMPTY_USERS, {name: sorted(set(found)) for name, found in of.items()})
     return gone
 
 
@@ -83,6 +90,12 @@ def delete_some(conn: Connection, choice: Choice, limit: int, add_totals: AddTot
 _IDS: BindParameter[int] = bindparam("ids", expanding=True, literal_execute=True)
 _BY_ID = {t: delete(t).where(t.c.id.in_(_IDS)) for t in ROW_TABLES}
 _BY_CALL = delete(feedback).where(feedback.c.call_id.in_(bindparam("calls", expanding=True)))
+
+_EMPTY_USERS = delete(user_totals).where(
+    _user.bucket.in_(bindparam("buckets", expanding=True, literal_execute=True)),
+    _user.user_id.in_(bindparam("users", expanding=True)),
+    _user.records <= 0,
+)
 
 
 def delete_lost_feedback(conn: Connection, cutoff: int, limit: int) -> int:
@@ -98,6 +111,9 @@ def delete_lost_feedback(conn: Connection, cutoff: int, limit: int) -> int:
     return conn.execute(delete(feedback).where(feedback.c.id.in_(ids))).rowcount if ids else 0
 
 
+_OF_USERS = and_(_tool.bucket == ALL_TIME, _tool.lane == 0)
+
+
 def delete_rest(conn: Connection, user_id: str, session_id: str | None) -> int:
     """Delete what has come to nothing in the totals of a user or of one session and, of a user,
     his pins; says how many pins.
@@ -107,7 +123,7 @@ def delete_rest(conn: Connection, user_id: str, session_id: str | None) -> int:
         conn.execute(empty.where(_session.session_id == session_id))
         return 0
     conn.execute(empty)
-    conn.execute(delete(tool_totals).where(_tool.user_id == user_id, _tool.calls <= 0))
+    conn.execute(delete(tool_totals).where(_OF_USERS, _tool.user_id == user_id, _tool.calls <= 0))
     return conn.execute(delete(user_settings).where(user_settings.c.user_id == user_id)).rowcount
 
 
@@ -116,30 +132,32 @@ def delete_rest(conn: Connection, user_id: str, session_id: str | None) -> int:
 Key: TypeAlias = tuple[Any, ...]
 
 
-def past_buckets(conn: Connection, cutoff: int, after: int, limit: int) -> Sequence[int]:
-    """Buckets from before a time, and after one of them, in their order."""
-    past = _usage.bucket.between(after + 1, cutoff // BUCKET_US - 1)
-    found = select(_usage.bucket).where(past).distinct().order_by(_usage.bucket).limit(limit)
+def past_buckets(
+    conn: Connection, table: Table, width: Width, cutoff: int, after: int, limit: int
+) -> Sequence[int]:
+    """Buckets of that width from before a time, and after one of them, in their order."""
+    bucket = table.c.bucket
+    past = bucket.between(after + 1, width.of(cutoff) - 1)
+    found = select(bucket).where(past).distinct().order_by(bucket).limit(limit)
     return conn.execute(found).scalars().all()
 
 
-def drop_empty_usage(conn: Connection, buckets: Sequence[int]) -> None:
-    """Delete the usage in these buckets that has come to nothing. Its lanes do so together: what
-    was added to one may have been taken out of another.
+def drop_empty(conn: Connection, table: Table, buckets: Sequence[int]) -> None:
+    """Delete the totals in these buckets that have come to nothing. Lanes do so together: what was
+    added to one may have been taken out of another.
     """
-    locked = select(*usage_totals.primary_key, _usage.calls).where(_usage.bucket.in_(buckets))
+    names = [column.name for column in table.primary_key]
+    locked = select(*table.primary_key, table.c.calls).where(table.c.bucket.in_(buckets))
     lanes: dict[Key, list[Found]] = {}
     for row in conn.execute(locked.with_for_update()).mappings():
-        key = (row["bucket"], row["provider"], row["model"], row["kind"])
-        lanes.setdefault(key, []).append(row)
+        lanes.setdefault(tuple(row[n] for n in names if n != "lane"), []).append(row)
     empty = [some for some in lanes.values() if sum(row["calls"] for row in some) <= 0]
-    names = [column.name for column in usage_totals.primary_key]
-    drop(conn, usage_totals, [tuple(row[n] for n in names) for some in empty for row in some])
+    drop(conn, table, [tuple(row[n] for n in names) for some in empty for row in some])
 
 
 def empty_tools(conn: Connection, limit: int) -> list[Key]:
     """Keys of the tools that nobody has called."""
-    found = select(*tool_totals.primary_key).where(_tool.calls <= 0).limit(limit)
+    found = select(*tool_totals.primary_key).where(_OF_USERS, _tool.calls <= 0).limit(limit)
     return [tuple(row) for row in conn.execute(found)]
 
 

@@ -6,7 +6,6 @@ database, and leave as int and float.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import date, timedelta, tzinfo
 from typing import Any
@@ -17,11 +16,11 @@ from sqlalchemy.sql.elements import BindParameter, ColumnElement
 from pywrapai.core.base import Message, Role
 from pywrapai_monitor.db import codec, rows
 from pywrapai_monitor.db.base import Row
+from pywrapai_monitor.db.buckets import ALL_TIME, END, QUARTER
 from pywrapai_monitor.db.days import midnight
 from pywrapai_monitor.db.rows import Found
+from pywrapai_monitor.db.sql_sums import Summed
 from pywrapai_monitor.db.tables import (
-    ALL_TIME,
-    BUCKET_US,
     conversations,
     session_totals,
     token_records,
@@ -30,7 +29,7 @@ from pywrapai_monitor.db.tables import (
 )
 
 _DIALOGUE = ("user", "assistant")
-_FOREVER = 2**62
+_FOREVER = QUARTER.of(END)
 
 _message, _record = conversations.c, token_records.c
 _usage, _session, _tool = usage_totals.c, session_totals.c, tool_totals.c
@@ -158,7 +157,7 @@ def overview(conn: Connection, since_us: int | None = None) -> Row:
     """The figures of all time or, with `since_us`, those since then."""
     buckets = {"first": ALL_TIME, "last": ALL_TIME}
     if since_us is not None:
-        buckets = {"first": since_us // BUCKET_US, "last": _FOREVER}
+        buckets = {"first": QUARTER.of(since_us), "last": _FOREVER}
     by_kind = list(conn.execute(_USAGE_BY_KIND, buckets).mappings())
     since = {"since": since_us or 0}
     active = _ALL_SESSIONS if since_us is None else _ACTIVE_SESSIONS
@@ -193,22 +192,18 @@ def _average(total: float | None, number: int) -> float:
     return max(float(total or 0.0), 0.0) / number if number else 0.0
 
 
-_USAGE_BY_BUCKET = (
-    select(_usage.bucket, _usage.kind, *_USAGE_SUMS)
-    .where(_usage.bucket >= bindparam("first"))
-    .group_by(_usage.bucket, _usage.kind)
-)
 _PER_DAY = ("calls", "cost", "input_tokens", "output_tokens")
+_USAGE_BY_DAY = Summed(usage_totals, ("kind",), _PER_DAY)
 
 
 def cost_over_time(conn: Connection, days: Sequence[date], zone: tzinfo) -> list[Row]:
     """One row per day of `days`, which follow each other and end today."""
-    starts = [midnight(day, zone) // BUCKET_US for day in days]
-    end = midnight(days[-1] + timedelta(days=1), zone) // BUCKET_US
+    bounds = [midnight(day, zone) for day in (*days, days[-1] + timedelta(days=1))]
     sums = [dict.fromkeys(_PER_DAY, 0) for _ in days]
-    for row in conn.execute(_USAGE_BY_BUCKET, {"first": starts[0]}).mappings():
-        if row["bucket"] < end:  # a clock that was wrong once may have left rows in the future
-            _add_bucket(sums[bisect_right(starts, row["bucket"]) - 1], row)
+    for (number, kind), found in _USAGE_BY_DAY.steps(conn, bounds).items():
+        for name, value in zip(_PER_DAY, found, strict=True):
+            if name != "calls" or kind == "chat":
+                sums[number][name] += int(value)
     return [
         {
             "date": day.isoformat(),
@@ -219,12 +214,6 @@ def cost_over_time(conn: Connection, days: Sequence[date], zone: tzinfo) -> list
         }
         for day, total in zip(days, sums, strict=True)
     ]
-
-
-def _add_bucket(day: dict[str, int], row: Found) -> None:
-    for name in _PER_DAY:
-        if name != "calls" or row["kind"] == "chat":
-            day[name] += int(row[name])
 
 
 _USAGE_BY_MODEL = (
@@ -334,11 +323,12 @@ _TOOLS = (
         _sum(_tool.timed),
         _sum(_tool.duration_ms),
     )
+    .where(_tool.bucket == ALL_TIME)
     .group_by(_tool.tool_name)
     .having(func.sum(_tool.calls) > 0)
     .order_by(desc("calls"), _tool.tool_name)
 )
-_USER_TOOLS = _TOOLS.where(_tool.user_id == bindparam("user_id"))
+_USER_TOOLS = _TOOLS.where(_tool.lane == 0, _tool.user_id == bindparam("user_id"))
 
 
 def tool_usage(conn: Connection, user_id: str | None) -> list[Row]:

@@ -72,7 +72,7 @@ def message_from_row(row: Found) -> Row:
         "session_id": row["session_id"],
         "role": row["role"],
         "content": as_text(row["content"]),
-        "rag_context": _json(conversations, row, "rag_context"),
+        "rag_context": from_json(conversations, row, "rag_context"),
         "system_prompt": row["system_prompt"],
         "history_count": row["history_count"],
         "status": row["status"],
@@ -124,8 +124,8 @@ def record_from_row(row: Found) -> Row:
     found["cost_usd"] = codec.cost_usd(cost)
     found["priced"] = bool(found["priced"])
     found["cached"] = bool(found["cached"])
-    found["tags"] = _json(token_records, row, "tags") or []
-    found["metadata"] = _json(token_records, row, "metadata")
+    found["tags"] = from_json(token_records, row, "tags") or []
+    found["metadata"] = from_json(token_records, row, "metadata")
     return found
 
 
@@ -172,7 +172,7 @@ def tool_call_from_row(row: Found) -> Row:
     """A row of `tool_calls` for an export."""
     found = dict(row)
     found["created_at"] = codec.iso_time(found["created_at"])
-    found["arguments"] = _json(tool_calls, row, "arguments")
+    found["arguments"] = from_json(tool_calls, row, "arguments")
     return found
 
 
@@ -194,7 +194,8 @@ def _small(number: int) -> int:
     return max(-_MAX_INTEGER, min(int(number), _MAX_INTEGER))
 
 
-def _json(table: Table, row: Found, name: str) -> Any:
+def from_json(table: Table, row: Found, name: str) -> Any:
+    """A column that holds JSON; None where what it holds is none, of which the log tells."""
     try:
         return codec.from_json(row[name])
     except ValueError as exc:

@@ -9,13 +9,14 @@ from sqlalchemy import Connection, inspect, select
 
 from pywrapai_monitor.db.base import StoreError
 from pywrapai_monitor.db.migrations import migrate
+from pywrapai_monitor.db.recount import AddTotals, recount
 from pywrapai_monitor.db.tables import SCHEMA_VERSION, metadata, schema_info
 
 _BEGUN = 0
 """The version of a schema that is being made."""
 
 
-def prepare(conn: Connection, database: str) -> None:
+def prepare(conn: Connection, database: str, add_totals: AddTotals) -> None:
     """Bring a database to the current schema. The caller holds a lock on the schema.
 
     StoreError if the schema is newer than this code, or if there are tables that are not ours.
@@ -31,6 +32,7 @@ def prepare(conn: Connection, database: str) -> None:
         _make_tables(conn)
     elif version < SCHEMA_VERSION:
         migrate(conn, version, SCHEMA_VERSION, database)
+        recount(conn, add_totals)
     elif version > SCHEMA_VERSION:
         raise StoreError(
             f"{database}: its schema is version {version} and this pywrapai knows versions up to "

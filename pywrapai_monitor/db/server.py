@@ -23,6 +23,7 @@ from pywrapai.core.extras import needs
 from pywrapai.exceptions import MissingDependencyError
 from pywrapai_monitor.db.base import StoreError
 from pywrapai_monitor.db.days import whole_number
+from pywrapai_monitor.db.pool import Pool
 from pywrapai_monitor.db.sql import SQLStore
 
 CONNECT_TIMEOUT_S = 10
@@ -73,6 +74,7 @@ class ServerStore(SQLStore):
         engine = self._make_engine(
             self._url,
             self._product.connect_args.get(self._url.get_driver_name(), {}),
+            poolclass=Pool,
             pool_size=max_connections,
             max_overflow=0,
             pool_timeout=_POOL_TIMEOUT_S,

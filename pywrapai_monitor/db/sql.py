@@ -13,10 +13,12 @@ from typing_extensions import override
 
 from pywrapai_monitor.db import codec, pages, prompts, queries, rows
 from pywrapai_monitor.db import feedback as feedback_table
+from pywrapai_monitor.db.analytics import Analytics
 from pywrapai_monitor.db.base import Entry, Feedback, MessageRecord, Row, TokenRecord
 from pywrapai_monitor.db.batch import Batch
 from pywrapai_monitor.db.days import MAX_DAYS, last_days, midnight, time_zone, today, whole_number
 from pywrapai_monitor.db.deletion import DeletingStore
+from pywrapai_monitor.db.sql_analytics import SQLAnalytics
 from pywrapai_monitor.db.tables import conversations, token_records, tool_calls
 
 if TYPE_CHECKING:
@@ -245,6 +247,10 @@ class SQLStore(DeletingStore):
         user_id = _key_or_none("user_id", user_id)
         with self._reading() as conn:
             return queries.tool_usage(conn, user_id)
+
+    @override
+    def analytics(self) -> Analytics:
+        return SQLAnalytics(self._reading, self._product_name, self._about)
 
     # Export
 

@@ -6,8 +6,9 @@ import os
 import sqlite3
 import threading
 import time
+from _thread import start_new_thread
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool, StaticPool
+from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.dml import Insert
 from typing_extensions import override
 
 from pywrapai_monitor.db.base import StoreError
 from pywrapai_monitor.db.batch import Merge, Statement
+from pywrapai_monitor.db.gate import GATE, Turn
+from pywrapai_monitor.db.pool import Pool
 from pywrapai_monitor.db.sql import SQLStore
 
 MEMORY = ":memory:"
@@ -57,8 +60,13 @@ class SQLiteStore(SQLStore):
     unusable path included, is a StoreError.
     """
 
+    _product_name = "SQLite"
+    _about = (
+        "SELECT sqlite_version(), page_count * page_size "
+        "FROM pragma_page_count(), pragma_page_size()"
+    )
     _deletion_s = 0.01  # in which nobody else can write
-    _turn: threading.Lock
+    _turn: Turn
 
     def __init__(
         self, db_path: str | os.PathLike[str], *, clock: Callable[[], int] = time.time_ns
@@ -66,8 +74,7 @@ class SQLiteStore(SQLStore):
         self._path = _database(db_path)
         self._in_memory = self._path == MEMORY
         # SQLite has one writer at a time and lets the others poll; our own threads queue up here.
-        self._turn = threading.Lock()
-        self._locked_for_fork = False
+        self._turn = Turn()
         self._checkpointing = threading.Lock()
         self._logged_pages = 0
         self._in_wal = False
@@ -79,7 +86,7 @@ class SQLiteStore(SQLStore):
     def _make_engine(self) -> Engine:
         engine = create_engine(
             URL.create("sqlite", database=self._path),
-            poolclass=StaticPool if self._in_memory else QueuePool,
+            poolclass=StaticPool if self._in_memory else Pool,
             connect_args={"timeout": _BUSY_TIMEOUT_S, "check_same_thread": False},
         )
         event.listen(engine, "connect", self._configure)
@@ -103,7 +110,7 @@ class SQLiteStore(SQLStore):
     @contextmanager
     @override
     def _connect(self) -> Iterator[Connection]:
-        with self._turn if self._in_memory else nullcontext(), self._engine.begin() as conn:
+        with self._turn if self._in_memory else GATE, self._engine.begin() as conn:
             _cursor(conn).execute("BEGIN")
             yield conn
 
@@ -126,14 +133,15 @@ class SQLiteStore(SQLStore):
     @override
     def _begin(self) -> Iterator[Connection]:
         with self._turn, self._engine.begin() as conn:
-            cursor = _cursor(conn)
-            cursor.execute(_IMPATIENT)
-            try:
-                self._start(cursor)
-            finally:
-                cursor.execute(_PATIENT)
+            with closing(_cursor(conn)) as cursor:  # one left open would keep the file open
+                cursor.execute(_IMPATIENT)
+                try:
+                    self._start(cursor)
+                finally:
+                    cursor.execute(_PATIENT)
             yield conn
-        self._checkpoint(_PAGES_OF_WORK)
+        if self._may_checkpoint(_PAGES_OF_WORK):
+            self._checkpoint()
 
     # Whoever has the turn writes, so one connection serves all; the pool costs more than a row.
 
@@ -156,25 +164,38 @@ class SQLiteStore(SQLStore):
     @override
     def _insert(self, statements: Sequence[Statement]) -> None:
         super()._insert(statements)
-        self._checkpoint(_PAGES_OF_ROWS)
+        if self._may_checkpoint(_PAGES_OF_ROWS):
+            self._checkpoint_aside()
 
-    def _checkpoint(self, pages: int) -> None:
-        """Move the log into the file when it has grown by about enough pages.
+    # SQLite itself would move its log into the file in somebody's commit, while other threads wait
+    # for their turn. It takes as long as the disk does: too long for who saves a turn. SQLite still
+    # does it when turns are saved much faster than we move the log.
 
-        SQLite itself would do so in a commit, while other threads wait for their turn.
+    def _may_checkpoint(self, pages: int) -> bool:
+        """Count what went into the log. If that is enough by now, and nobody else is at it, the
+        caller is to `_checkpoint`.
         """
         self._logged_pages += pages
         if self._logged_pages < _CHECKPOINT_PAGES or not self._in_wal:
-            return
-        if self._checkpointing.acquire(blocking=False):
-            try:
-                self._logged_pages = 0
-                with closing(self._engine.raw_connection()) as connection:
-                    connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
-            except (sqlite3.Error, SQLAlchemyError):
-                pass  # what was written is written, and whatever it is will meet the next one
-            finally:
-                self._checkpointing.release()
+            return False
+        return self._checkpointing.acquire(blocking=False)
+
+    def _checkpoint_aside(self) -> None:
+        try:
+            start_new_thread(self._checkpoint, ())  # a Thread would be waited for until it runs
+        except RuntimeError:  # there are too many, or the interpreter is about to end
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        lock = self._checkpointing
+        try:
+            self._logged_pages = 0
+            with GATE, closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except (sqlite3.Error, SQLAlchemyError):
+            pass  # what was written is written, and whatever it is will meet the next one
+        finally:
+            lock.release()
 
     def _let_go(self) -> None:
         if self._kept is not None:
@@ -186,7 +207,10 @@ class SQLiteStore(SQLStore):
         if self._turn.acquire(timeout=_WAIT_S):  # not for ever: it may be this thread's own
             self._let_go()
             self._turn.release()
-        super().close()
+        if self._checkpointing.acquire(timeout=_WAIT_S):
+            self._checkpointing.release()
+        with GATE:
+            super().close()
 
     @override
     def _passes(self, error: BaseException) -> bool:
@@ -210,23 +234,23 @@ class SQLiteStore(SQLStore):
     def _before_fork(self) -> None:
         # SQLite keeps its locks per process: a child born with the file open would believe to hold
         # locks that only its parent holds, and could lose what it writes. So nothing is open then.
-        self._locked_for_fork = self._turn.acquire(timeout=_WAIT_S)
+        GATE.close()
         if not self._in_memory:
-            if self._locked_for_fork:
-                self._let_go()
+            self._let_go()
             self._engine.dispose()
 
     @override
     def _after_fork(self, in_child: bool) -> None:
         if in_child:
-            self._turn = threading.Lock()
+            GATE.begin()
+            self._turn = Turn()
             self._checkpointing = threading.Lock()
             self._kept = None
             self._local = threading.local()
             if not self._in_memory:
                 self._engine.dispose(close=False)
-        elif self._locked_for_fork:
-            self._turn.release()
+        else:
+            GATE.open()
 
 
 def _name(error: BaseException) -> str:

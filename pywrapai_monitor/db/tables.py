@@ -1,4 +1,4 @@
-"""The schema, one for all databases: six tables of rows, three of running totals, one version.
+"""The schema, one for all databases: six tables of rows, six of running totals, one version.
 
 The six tables hold what happened. The `*_totals` tables hold nothing that cannot be computed from
 them; they are kept in the same transaction as the rows, so that a dashboard over a million calls
@@ -29,6 +29,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import SchemaItem
@@ -37,12 +38,8 @@ from sqlalchemy.types import TypeEngine
 SCHEMA_VERSION = 5  # a layout that differs gets the next number, and a step in migrations.py
 KEY_LENGTH = 191
 COST_UNITS = 10**10
-BUCKET_US = 15 * 60 * 1_000_000
-"""Every time zone is a multiple of a quarter of an hour from UTC, so a day is whole buckets."""
 MYSQL_EXACT = "utf8mb4_0900_bin"  # since 8.0.17
 MARIADB_EXACT = "utf8mb4_nopad_bin"
-ALL_TIME = -1
-"""The bucket that sums up all others."""
 
 
 def _varchar(length: int) -> TypeEngine[str]:
@@ -59,6 +56,9 @@ WORD = _varchar(32)
 BODY = Text().with_variant(mysql.LONGTEXT(charset="utf8mb4"), "mysql", "mariadb")
 ROW_ID = BigInteger().with_variant(Integer, "sqlite")  # only INTEGER counts up by itself there
 
+NOT_OK = "status <> 'ok'"
+PROMPTED = "prompt_name IS NOT NULL"
+
 metadata = MetaData()
 
 
@@ -72,6 +72,21 @@ def _key(name: str, *, primary_key: bool = False) -> Column[str]:
 
 def _whole(name: str) -> Column[int]:
     return Column(name, BigInteger, nullable=False)
+
+
+def _bucket() -> Column[int]:
+    """One of buckets.py."""
+    return Column("bucket", BigInteger, primary_key=True, autoincrement=False)
+
+
+def _lane() -> Column[int]:
+    """One hot row would queue up all writers of a server; it may spread them over several lanes."""
+    return Column("lane", SmallInteger, primary_key=True, autoincrement=False)
+
+
+def _partial_index(name: str, *columns: str, where: str) -> Index:
+    """Of those rows alone where the database can; a query must say the same condition."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 def _table(name: str, *parts: SchemaItem, by_key: bool = False) -> Table:
@@ -137,8 +152,21 @@ token_records = _table(
     Column("error_message", BODY),
     Column("partial", BODY),
     Index("uq_token_records_call", "call_id", unique=True),
-    Index("ix_token_records_session", "user_id", "session_id", "id"),
-    Index("ix_token_records_time", "created_at"),
+    Index("ix_token_records_session", "user_id", "session_id", "created_at", "id"),
+    Index("ix_token_records_user", "user_id", "created_at", "id"),
+    Index("ix_token_records_time", "created_at", "id"),
+    _partial_index("ix_token_records_status", "status", "created_at", "id", where=NOT_OK),
+    _partial_index(
+        "ix_token_records_prompt",
+        "prompt_name",
+        "prompt_version",
+        "created_at",
+        "id",
+        "kind",
+        "cached",
+        "duration_ms",
+        where=PROMPTED,
+    ),
 )
 
 tool_calls = _table(
@@ -158,6 +186,7 @@ tool_calls = _table(
     Column("error", BODY),
     Index("ix_tool_calls_session", "user_id", "session_id", "id"),
     Index("ix_tool_calls_time", "created_at"),
+    Index("ix_tool_calls_model_call", "model_call_id", "id"),
 )
 
 feedback = _table(
@@ -194,23 +223,64 @@ user_settings = _table(
     _key("prompt_version"),
     _whole("updated_at"),
     UniqueConstraint("user_id", "prompt_name", name="uq_user_settings"),
+    Index("ix_user_settings_prompt", "prompt_name", "user_id"),
 )
 
 usage_totals = _table(
     "usage_totals",
-    Column("bucket", BigInteger, primary_key=True, autoincrement=False),
-    # One hot row would queue up all writers of a server; it may spread them over several lanes.
-    Column("lane", SmallInteger, primary_key=True, autoincrement=False),
+    _bucket(),
+    _lane(),
     _key("provider", primary_key=True),
     _key("model", primary_key=True),
     Column("kind", WORD, primary_key=True),
     _whole("calls"),
     _whole("errors"),
     _whole("unpriced"),
+    _whole("cached"),
     _whole("input_tokens"),
     _whole("output_tokens"),
+    _whole("cache_read_tokens"),
+    _whole("cache_write_tokens"),
+    _whole("reasoning_tokens"),
     _whole("cost"),
     Column("duration_ms", Double, nullable=False),
+    Column("cached_ms", Double, nullable=False),  # of it
+    by_key=True,
+)
+
+latency_totals = _table(
+    "latency_totals",
+    _bucket(),
+    _lane(),
+    Column("bin", SmallInteger, primary_key=True, autoincrement=False),  # of latency.py
+    _whole("calls"),
+    by_key=True,
+)
+
+# Apart from usage, because no database takes a key of four names.
+prompt_totals = _table(
+    "prompt_totals",
+    _bucket(),
+    _lane(),
+    _key("prompt_name", primary_key=True),
+    _key("prompt_version", primary_key=True),
+    _whole("calls"),
+    _whole("errors"),
+    _whole("cost"),
+    _whole("timed"),
+    Column("duration_ms", Double, nullable=False),
+    by_key=True,
+)
+
+user_totals = _table(
+    "user_totals",
+    _bucket(),
+    _key("user_id", primary_key=True),
+    _whole("records"),
+    _whole("calls"),
+    _whole("errors"),
+    _whole("total_tokens"),
+    _whole("cost"),
     by_key=True,
 )
 
@@ -226,12 +296,15 @@ session_totals = _table(
     _whole("cost"),
     _whole("first_at"),
     _whole("last_at"),
-    Index("ix_session_totals_time", "last_at", "user_id"),
+    Index("ix_session_totals_time", "last_at", "user_id", "session_id", "first_at", "row_count"),
     by_key=True,
 )
 
+# Of a user of all time, and of a time of all users, who are then "".
 tool_totals = _table(
     "tool_totals",
+    _bucket(),
+    _lane(),
     _key("user_id", primary_key=True),
     _key("tool_name", primary_key=True),
     _whole("calls"),

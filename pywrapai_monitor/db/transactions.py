@@ -5,12 +5,21 @@ A backend's own file overrides the hooks at the top of `TransactionalStore` and 
 
 from __future__ import annotations
 
+# It has hooks for forks: if another thread imported it while ours wait, half of them would run.
+import concurrent.futures.thread  # noqa: F401
 import os
 import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from random import randrange
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
@@ -22,8 +31,9 @@ from sqlalchemy.sql.dml import Insert
 from typing_extensions import override
 
 from pywrapai_monitor.db.base import BaseStore, Row, StoreError
-from pywrapai_monitor.db.batch import Batch, Merge, Statement, Totals, Writer
+from pywrapai_monitor.db.batch import Batch, Merge, Statement, Writer
 from pywrapai_monitor.db.schema import prepare
+from pywrapai_monitor.db.totals import Totals
 
 T = TypeVar("T")
 
@@ -59,6 +69,9 @@ class TransactionalStore(BaseStore):
     _deletion_s: ClassVar[float] = 0.03
     """How long a transaction may take that deletes some rows of many; then others have their turn.
     Most of it is over when it locks the totals, which is what others wait for."""
+    _product_name: ClassVar[str]
+    _about: ClassVar[str]
+    """Selects the version of the product, and how many bytes the database has."""
     _turn: AbstractContextManager[Any] = nullcontext()
     """Held by the thread that writes, where the database has one writer at a time."""
 
@@ -91,7 +104,7 @@ class TransactionalStore(BaseStore):
         """Make the schema where there is none."""
         with self._begin() as conn:
             self._lock_schema(conn)
-            prepare(conn, self._name)
+            prepare(conn, self._name, self._write_totals)
 
     def _lock_schema(self, conn: Connection) -> None:
         """Wait until no other process makes the schema; nothing to do where `_begin` waits."""
@@ -286,10 +299,11 @@ class TransactionalStore(BaseStore):
         with self._turn:
             connection = self._take()
             try:
-                cursor = connection.cursor()
-                self._start(cursor)
-                self._run(cursor, statements)
-                connection.commit()
+                # A cursor that outlives its turn keeps a file open that is closed for a fork.
+                with closing(connection.cursor()) as cursor:
+                    self._start(cursor)
+                    self._run(cursor, statements)
+                    connection.commit()
             except self._driver.Error as exc:
                 raise self._rolled_back(connection, exc) from exc
             except BaseException:
@@ -340,16 +354,25 @@ def _cursor(conn: Connection) -> Any:
 
 
 _OPEN_STORES: WeakSet[TransactionalStore] = WeakSet()
+_FORK_WAIT_S = 10.0
+_forking = threading.Lock()
+"""One fork after another: the end of one would let threads in that the next has sent out."""
 
 
 def _before_fork() -> None:
+    _forking.acquire(timeout=_FORK_WAIT_S)
     for store in list(_OPEN_STORES):
         store._before_fork()
 
 
 def _after_fork(in_child: bool) -> None:
+    global _forking
     for store in list(_OPEN_STORES):
         store._after_fork(in_child)
+    if in_child:
+        _forking = threading.Lock()
+    elif _forking.locked():
+        _forking.release()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

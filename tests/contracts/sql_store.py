@@ -19,6 +19,7 @@ import pytest
 
 from pywrapai.core.base import ToolCall, ToolResult
 from pywrapai_monitor.db.base import BaseStore, StoreError
+from tests.contracts.store_analytics import AnalyticsContract
 from tests.contracts.store_conversations import ConversationContract
 from tests.contracts.store_deletion import DeletionContract
 from tests.contracts.store_entries import EntryContract, KnownEntryContract
@@ -35,6 +36,7 @@ from tests.contracts.store_rows import (
     save_turn,
     texts,
 )
+from tests.contracts.store_totals import TotalsContract
 
 
 class StoreContract(ConversationContract, FigureContract, EntryContract, PromptContract):
@@ -289,5 +291,7 @@ class SQLStoreContract(
     PromptListContract,
     DeletionContract,
     ExportContract,
+    TotalsContract,
+    AnalyticsContract,
 ):
     """The tests of a store that leaves nothing out."""

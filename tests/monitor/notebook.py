@@ -12,6 +12,8 @@ from pywrapai_monitor.conversation import Conversation
 
 
 class Notebook:
+    uses_disk = False
+
     def __init__(self, store: SQLiteStore | None = None) -> None:
         self.store = store or SQLiteStore(":memory:")
         self.entries = []

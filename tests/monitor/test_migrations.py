@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, create_engine, event, inspect
 
-from pywrapai_monitor.db import SQLiteStore, StoreError
+from pywrapai_monitor.db import SQLiteStore, StoreError, recount
 from pywrapai_monitor.db.base import Feedback
 from pywrapai_monitor.db.tables import SCHEMA_VERSION
 from tests.contracts.store_rows import entry, save_turn, texts
+from tests.contracts.store_totals import assert_totals
 from tests.monitor import sqlite_processes
 from tests.monitor.test_sqlite_store import needs_fork, run_as_script
 
@@ -97,10 +98,36 @@ def test_every_row_and_total_is_as_it_was(path: Path) -> None:
     SQLiteStore(path).close()
 
     after = rows(path)
-    assert set(after) - set(before) == {"feedback"}
+    assert set(after) - set(before) == {
+        "feedback", "latency_totals", "prompt_totals", "user_totals",
+    }  # fmt: skip
+    after["usage_totals"] = [row for row in after["usage_totals"] if row["bucket"] < 10**9]
+    after["tool_totals"] = [row for row in after["tool_totals"] if row["bucket"] == -1]
     for name in set(before) - {"schema_info"}:
         kept = [{key: row[key] for key in before[name][0]} for row in after[name]]
-        assert kept == before[name]
+        assert sorted(kept, key=repr) == sorted(before[name], key=repr)
+
+
+def test_the_totals_of_an_old_file_are_those_of_its_rows(path: Path) -> None:
+    store = SQLiteStore(path)
+
+    assert_totals(store)
+    store.close()
+
+
+def test_totals_that_were_left_half_filled_are_made_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recount, "_AT_ONCE", 1)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE user_totals (bucket INTEGER, half INTEGER)")
+        connection.execute("INSERT INTO user_totals VALUES (1, 1)")
+        connection.commit()
+
+    store = SQLiteStore(path)
+
+    assert_totals(store)
+    store.close()
 
 
 def test_what_version_4_wrote_can_be_read_and_added_to(path: Path) -> None:
@@ -162,8 +189,9 @@ def test_a_migration_that_fails_leaves_the_old_file(path: Path) -> None:
 def test_what_was_left_half_migrated_is_finished(path: Path, tmp_path: Path) -> None:
     with recorded() as statements:
         SQLiteStore(path).close()
-    changes = [s for s in statements if s.startswith(("ALTER", "CREATE", "UPDATE system"))]
-    assert len(changes) == 12
+    begun = ("ALTER", "CREATE", "DROP", "UPDATE system")
+    changes = [s for s in statements if s.startswith(begun)]
+    assert len(changes) == 31
 
     for done in range(len(changes) + 1):
         half = make(tmp_path / f"{done}.db", V4)

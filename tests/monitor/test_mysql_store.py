@@ -75,7 +75,8 @@ class TestMariaDB(ServerStoreContract):
         connection.autocommit(False)
         # The victim is who has written less.
         connection.cursor().executemany(
-            "INSERT INTO tool_totals VALUES (%s, 't', 0, 0, 0, 0)", [(str(i),) for i in range(200)]
+            "INSERT INTO tool_totals VALUES (-1, 0, %s, 't', 0, 0, 0, 0)",
+            [(str(i),) for i in range(200)],
         )
         return connection
 

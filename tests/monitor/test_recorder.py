@@ -304,6 +304,19 @@ def test_nobody_waits_for_a_store_that_was_away(make, store):
     assert recorder.flush(timeout=10)
 
 
+def test_it_says_whether_enqueueing_writes_to_the_disk(make, store):
+    recorder = make(store, first_wait_s=60, longest_wait_s=60)
+    assert not recorder.uses_disk
+
+    store.error = AWAY
+    recorder.write(entry("q", "c0"))
+    assert recorder.uses_disk
+
+    store.error = None
+    assert recorder.flush(timeout=10)
+    assert not recorder.uses_disk
+
+
 def test_the_store_is_asked_again_by_itself_when_the_pause_is_over(make, store):
     recorder = make(store)
     store.error = AWAY

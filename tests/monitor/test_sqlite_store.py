@@ -351,7 +351,7 @@ def test_the_log_is_moved_into_the_file_before_it_is_long(store: SQLiteStore, pa
         store.save_prompt("support", f"v{i}", "text", is_active=True)
 
     assert path.stat().st_size > 8_000_000
-    assert path.with_name("library.db-wal").stat().st_size < 12_000_000
+    assert path.with_name("library.db-wal").stat().st_size < 40_000_000
 
 
 def test_a_writer_waits_for_the_lock(store: SQLiteStore, path: Path) -> None:

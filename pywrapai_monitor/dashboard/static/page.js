@@ -228,6 +228,7 @@ function wantsNewTab(event) {
 async function followDetail(event, link) {
   event.preventDefault();
   const address = new URL(link.href);
+  document.getElementById("detail")?.setAttribute("aria-busy", "true"); // a patch takes it away
   try {
     history.pushState(null, "", address.pathname + address.search);
     await showDetail(location.href);
@@ -270,13 +271,15 @@ document.addEventListener("click", (event) => {
 
 // Date fields and their like close with Escape or a click elsewhere.
 
-for (const pop of document.querySelectorAll("details.pop")) {
-  document.addEventListener("click", (event) => {
+document.addEventListener("click", (event) => {
+  for (const pop of document.querySelectorAll("details.pop[open]")) {
     if (!pop.contains(event.target)) pop.open = false;
-  });
-  pop.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    pop.open = false;
-    pop.querySelector("summary").focus();
-  });
-}
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  const pop = event.key === "Escape" && event.target.closest?.("details.pop[open]");
+  if (!pop) return;
+  pop.open = false;
+  pop.querySelector("summary").focus();
+});

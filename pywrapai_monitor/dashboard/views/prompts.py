@@ -9,6 +9,7 @@ from typing import TypeVar
 from pywrapai_monitor.dashboard.params import BadParameterError, Values
 from pywrapai_monitor.dashboard.source import Source, checked_cursor, known
 from pywrapai_monitor.dashboard.views.rows import ratio, with_error_rate
+from pywrapai_monitor.db.analytics import Span
 from pywrapai_monitor.db.base import Row
 
 CUT = 100_000
@@ -31,7 +32,7 @@ def prompt(source: Source, values: Values) -> Row:
     name, asked = values["name"], source.range(values)
     with known():
         versions = source.store.list_prompt_versions(name)
-    used = {row["version"]: row for row in _used(source, name, values)}
+    used = {row["version"]: row for row in _used(source, name, asked.span)}
     active = next((row["version"] for row in versions if row["is_active"]), None)
     newest = versions[-1]["version"] if versions else None
     shown = values["version"] or active or newest
@@ -55,8 +56,7 @@ def prompt(source: Source, values: Values) -> Row:
     }
 
 
-def _used(source: Source, name: str, values: Values) -> list[Row]:
-    span = source.range(values).span
+def _used(source: Source, name: str, span: Span) -> list[Row]:
     return _or_none(lambda: source.analytics.prompt_versions(name, span)) or []
 
 
