@@ -12,10 +12,10 @@ from sqlalchemy import (
     and_,
     case,
     desc,
+    distinct,
     func,
     or_,
     select,
-    union,
     union_all,
 )
 
@@ -262,7 +262,8 @@ def _number_of_users(span: Span) -> Select[Any]:
     parts = [select(_user.user_id).where(part, _user.records > 0) for part in when]
     at = _record.created_at
     parts += [select(_record.user_id).where(at >= since, at < until) for since, until in rest]
-    return select(func.count()).select_from(union(*parts).subquery())
+    found = union_all(*parts).subquery()
+    return select(func.count(distinct(found.c.user_id)))
 
 
 def _pieces(span: Span) -> tuple[list[ColumnElement[bool]], Sequence[Range]]:

@@ -253,6 +253,20 @@ class AnalyticsContract:
                 (row["cost_usd"] for row in rows), reverse=True
             )
 
+    def test_a_user_who_comes_again_on_other_days_is_one_user(
+        self, store: BaseStore, ask: Analytics, clock: Clock
+    ) -> None:
+        for days in range(9):
+            clock.now = NOON - timedelta(days=days)
+            store.save_token_record(call("alice"))
+        clock.now = NOON
+        midnight = NOON + timedelta(hours=12)
+
+        for days in (1, 3, 8, 16):
+            span = Span(since=micros(midnight - timedelta(days=days)), until=micros(midnight))
+            assert ask.figures(span)["users"] == 1
+            assert len(ask.users(span, 5).rows) == 1
+
     def test_pages_of_calls_are_all_of_them_once_the_newest_first(
         self, store: BaseStore, ask: Analytics, clock: Clock
     ) -> None:
