@@ -168,7 +168,7 @@ def main() -> int:
             store = open_store(url.format(size))
             if not options.filled:
                 started = time.perf_counter()
-                write_all(store, iter(Traffic(size)))
+                write_all(store, iter(Traffic(size)), writers=8 if "://" in url else 1)
                 spent = time.perf_counter() - started
                 print(f"{size:,} written in {spent:.0f} s", file=sys.stderr)
             columns[size] = measured(store, options.rounds, clock)

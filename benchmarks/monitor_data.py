@@ -199,7 +199,12 @@ class Traffic:
         )
 
 
-def write_all(store: BaseStore, entries: Iterator[Entry], at_once: int = 2000) -> None:
-    """Write entries, some thousands at a time."""
+def write_all(
+    store: BaseStore, entries: Iterator[Entry], at_once: int = 2000, writers: int = 1
+) -> None:
+    """Write entries, some thousands at a time, among which each of `writers` has its share: on a
+    server, several fill the lanes of each total.
+    """
     while some := list(islice(entries, at_once)):
-        store.write(some)
+        for number in range(writers):
+            store.write(some[number::writers])

@@ -179,7 +179,8 @@ class Asking:
                     raise
                 failures.append(error)
             else:
-                return self._account(response, source, _ms_since(started)), source
+                answer = self._account(response, source, _ms_since(started))
+                return _after(failures, answer), source
         raise AssertionError("unreachable: the last source answers or raises")
 
     def stream(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
@@ -188,10 +189,13 @@ class Asking:
         for source in self.sources:
             try:
                 yield from self._streamed(source, request, record)
+                record.response = record.response and _after(failures, record.response)
                 break
             except PyWrapAIError as error:
                 if record.begun and isinstance(error, ProviderError):
-                    raise _interrupted(error, record) from error
+                    raise _interrupted(error, record, failures) from error
+                if isinstance(error, ProviderError) and error.response is None:
+                    error.response = record.response
                 if self._is_last_word(error, source):
                     _note(error, failures)
                     raise
@@ -291,15 +295,23 @@ def _complete(response: LLMResponse) -> bool:
 def _own_copy(response: LLMResponse) -> LLMResponse:
     """What a caller gets of an answer that others have too: free, and his to change."""
     calls = None if response.tool_calls is None else list(response.tool_calls)
-    return replace(response, cached=True, cost_usd=0.0, tool_calls=calls, raw=None)
+    return replace(response, cached=True, cost_usd=0.0, tool_calls=calls, raw=None, earlier=())
+
+
+def _after(failures: list[PyWrapAIError], response: LLMResponse) -> LLMResponse:
+    return replace(response, earlier=tuple(failures)) if failures else response
 
 
 def _note(error: PyWrapAIError, failures: list[PyWrapAIError]) -> None:
+    if failures:
+        error.earlier = tuple(failures)
     for failure in failures:
         error.add_note(f"before that, {failure.provider}/{failure.model}: {failure!r}")
 
 
-def _interrupted(error: ProviderError, record: StreamRecord) -> StreamInterruptedError:
+def _interrupted(
+    error: ProviderError, record: StreamRecord, failures: list[PyWrapAIError]
+) -> StreamInterruptedError:
     text = record.response.content if record.response else ""
     return StreamInterruptedError(
         f"the stream broke after {len(text)} characters: {error.message}",
@@ -309,6 +321,7 @@ def _interrupted(error: ProviderError, record: StreamRecord) -> StreamInterrupte
         model=error.model,
         status_code=error.status_code,
         request_id=error.request_id or (record.response and record.response.request_id),
+        earlier=tuple(failures),
     )
 
 

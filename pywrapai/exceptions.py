@@ -41,6 +41,8 @@ class PyWrapAIError(Exception):
     request_id: str | None = None
     retry_after: float | None = None
     """Seconds that the server asked us to wait, where it said so."""
+    earlier: tuple[PyWrapAIError, ...] = ()
+    """Why the models that were asked before this one gave no answer, where there are fallbacks."""
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import get_ident
@@ -147,8 +147,10 @@ class Call:
             response = yield from self._traced(asking)
         except BaseException as error:
             outcome = self._ended(_response_of(error), error)
-            yield from self._conversation.keep(entry(self.turn, outcome), after=error)
+            kept = *self._paid_before(error), entry(self.turn, outcome)
+            yield from self._conversation.keep(*kept, after=error)
             raise
+        yield from self._conversation.keep(*self._paid_before(response))
         return self._ended(response)
 
     def streamed(
@@ -164,11 +166,27 @@ class Call:
             outcome = self._ended(record.response, error, record)
             record.response = outcome.response
             rows = dialogue(self.turn, outcome)
-            yield from self._conversation.keep(entry(self.turn, outcome, rows), after=error)
+            kept = *self._paid_before(error), entry(self.turn, outcome, rows)
+            yield from self._conversation.keep(*kept, after=error)
             raise
+        yield from self._conversation.keep(*self._paid_before(record.response))
         outcome = self._ended(record.response, None, record)
         record.response = outcome.response
         return outcome
+
+    def _paid_before(self, told: object) -> Iterator[Entry]:
+        """The calls of models whose answers were of no use, so that a fallback was asked."""
+        for error in getattr(told, "earlier", ()):
+            if (response := _response_of(error)) is not None:
+                outcome = Outcome(
+                    call_id=new_call_id(),
+                    at=self._conversation.now(),
+                    response=response,
+                    status="error",
+                    error=error,
+                    duration_ms=response.duration_ms,
+                )
+                yield entry(self.turn, outcome)
 
     def _traced(self, asking: Generator[Y, Any, T]) -> Generator[Y, Any, T]:
         return closable(asking if self._span is None else seen(asking, self._span.seen))

@@ -206,6 +206,8 @@ class LLMResponse:
     """The provider's own reply as JSON values; None for streams."""
     call_id: str | None = field(default=None, compare=False)
     """Under which a monitor keeps the call, so that feedback may be given to it; else None."""
+    earlier: tuple[Exception, ...] = field(default=(), repr=False, compare=False)
+    """Why the models that were asked before this one, a fallback, gave no answer."""
 
     @property
     def message(self) -> Message:

@@ -75,6 +75,8 @@ def add(commands: Any) -> None:
 def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--port", type=int, default=8080, help="0 picks a free one; default: 8080")
     command.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
-    command.add_argument("--auth-token", help="what the API then asks for as a Bearer token")
+    command.add_argument(
+        "--auth-token", help="what pages then ask for in a form, and the API as a Bearer token"
+    )
     command.add_argument("--tz", default="UTC", help="time zone of the days; default: UTC")
     command.add_argument("--open", action="store_true", help="open it in the browser")

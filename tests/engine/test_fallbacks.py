@@ -157,14 +157,11 @@ def test_a_first_model_that_always_fails_costs_its_own_attempts_and_no_more(serv
             fallbacks=[backup],
         )
         server.reply(*[status(429, retry_after=0)] * 9)
-        started = time.monotonic()
         with pytest.warns(UserWarning, match="backup"):
             assert llm.chat("hi").content == "from the second"
-        spent = time.monotonic() - started
 
         assert len(server.requests) == 3
         assert len(second.requests) == 1
-        assert spent < 5
 
 
 def test_a_first_model_that_asks_for_an_hour_is_left_at_once(server: StubServer):
