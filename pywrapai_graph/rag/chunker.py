@@ -167,7 +167,7 @@ def _end(text: str, low: int, high: int, stops: list[str]) -> int:
         at = text.rfind(stop, since, high)
         if at < 0:
             continue
-        if text[at + 1].isspace() and not (stop == "." and _is_abbreviation(text, at)):
+        if text[at + 1].isspace() and not (stop == "." and is_abbreviation(text, at)):
             end = at + 1
         else:
             end = _sentence_end(text, since, high, stop) or end
@@ -200,12 +200,12 @@ def _sentence_end(text: str, since: int, high: int, stop: str) -> int:
     until = high + 1
     while found := _last(stop).match(text, since, until):
         until = text.rfind(stop, since, found.end())
-        if stop != "." or not _is_abbreviation(text, until):
+        if stop != "." or not is_abbreviation(text, until):
             return found.end()
     return 0
 
 
-def _is_abbreviation(text: str, stop: int) -> bool:
+def is_abbreviation(text: str, stop: int) -> bool:
     """Whether the stop there ends an abbreviation, an initial or the number of a list item."""
     words = text[max(stop - _BEFORE_A_STOP, 0) : stop].split()
     if not words:

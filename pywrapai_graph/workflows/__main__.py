@@ -14,6 +14,7 @@ Exit codes:
 from __future__ import annotations
 
 import argparse
+import codecs
 import io
 import json
 import sys
@@ -93,7 +94,8 @@ def _run(arguments: argparse.Namespace) -> int:
     module = MODULES[arguments.module]
     try:
         actor = Actor(user_id=arguments.user, tenant_id=arguments.tenant, role=arguments.role)
-        request = module.request.model_validate_json(sys.stdin.buffer.read())
+        given = sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8)  # some shells add it
+        request = module.request.model_validate_json(given)
     except ValidationError as error:
         raise _Failure(WRONG, "request", told(error)) from None
     options = _options(arguments, module)
@@ -106,7 +108,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _evaluate(arguments: argparse.Namespace) -> int:
     module = MODULES[arguments.module]
-    text = Path(arguments.labelled).read_text(encoding="utf-8")
+    text = Path(arguments.labelled).read_text(encoding="utf-8-sig")
     cases = list(read_labelled(text.split("\n"), module.request, module.output))
     actor = Actor(user_id=arguments.user, tenant_id=arguments.tenant, role=arguments.role)
     options = _options(arguments, module)

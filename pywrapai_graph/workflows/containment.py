@@ -20,7 +20,7 @@ from functools import cache
 from itertools import chain
 from unicodedata import category, normalize
 
-from pywrapai_graph.rag.chunker import _is_abbreviation
+from pywrapai_graph.rag.chunker import is_abbreviation
 
 _JOINERS_AND_DIRECTIONS = (range(0x200C, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070))
 _VARIATIONS = range(0xFE00, 0xFE10)
@@ -103,7 +103,7 @@ def _of_line(line: str) -> Iterator[str]:
     bullet = _BULLET.match(line)
     start = bullet.end() if bullet else 0
     for end in _SENTENCE_END.finditer(line, start):
-        if line[end.start()] == "." and _is_abbreviation(line, end.start()):
+        if line[end.start()] == "." and is_abbreviation(line, end.start()):
             continue
         if sentence := line[start : end.end()].strip():
             yield sentence

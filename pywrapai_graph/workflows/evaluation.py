@@ -135,7 +135,8 @@ def told(error: ValidationError) -> str:
 def _is_right(wanted: Any, result: WorkflowResult[Any], name: str) -> bool:
     if not result.validated or result.output is None:
         return False
-    return _same(wanted, result.output.model_dump(mode="json").get(name))
+    got = result.output.model_dump(mode="json")
+    return name in got and _same(wanted, got[name])
 
 
 def _same(wanted: Any, got: Any) -> bool:
@@ -146,6 +147,8 @@ def _same(wanted: Any, got: Any) -> bool:
             return all(name in got and _same(item, got[name]) for name, item in wanted.items())
         case list(), list():
             return len(wanted) == len(got) and all(map(_same, wanted, got))
+        case (bool(), _) | (_, bool()):
+            return wanted is got
     return bool(wanted == got)
 
 

@@ -1,11 +1,10 @@
-"""An answer from a corpus: every sentence of it stands in a passage, and it says in which."""
+"""An answer from a corpus: every sentence stands in a passage, and only passages are cited."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,7 +13,14 @@ from pywrapai.core.flow import Flow
 from pywrapai.core.text import well_formed
 from pywrapai_graph.rag import BaseRetriever, Chunk, ScoredChunk
 from pywrapai_graph.workflows.containment import normalised
-from pywrapai_graph.workflows.types import Actor, Client, Name, Reason, WorkflowResult
+from pywrapai_graph.workflows.types import (
+    Actor,
+    Client,
+    ModuleMeta,
+    Name,
+    Reason,
+    WorkflowResult,
+)
 from pywrapai_graph.workflows.validators import check_citations, check_supported
 from pywrapai_graph.workflows.workflow import Workflow, check_call
 
@@ -36,9 +42,10 @@ class RAGRequest(BaseModel):
     question: Name
     corpus_id: str
     """Which of the `retrievers`."""
-    top_k: int = Field(4, ge=1)
-    min_score: float = Field(0.0, ge=0.0, le=1.0)
-    """Passages that score less are not used; without any the answer is the safe one."""
+    top_k: int = Field(4, ge=1, le=1000)
+    min_score: float = Field(0.0, allow_inf_nan=False)
+    """Passages that score less are not used; without any the answer is the safe one. It is a
+    cosine for a VectorRetriever; other retrievers score in their own way."""
     require_citation: bool = True
     """An answer that cites nothing is replaced by the safe one."""
 
@@ -95,11 +102,8 @@ class _Draft(BaseModel):  # no docstring: the model would read it
 @dataclass(frozen=True, slots=True)
 class _Question:
     request: RAGRequest
-    chunks: tuple[Chunk, ...]
-
-    @property
-    def trace(self) -> list[str]:
-        return [well_formed(chunk.id) for chunk in self.chunks]
+    chunks: dict[str, Chunk]
+    """By their ids, the best first."""
 
     def is_replaced(self, draft: _Draft) -> bool:
         """Whether the safe answer stands in for it, so that nothing else matters."""
@@ -107,8 +111,8 @@ class _Question:
 
 
 def _prompt(question: _Question) -> list[dict[str, str]]:
-    named = zip(question.trace, question.chunks, strict=True)
-    passages = [{"chunk_id": chunk_id, "text": chunk.text} for chunk_id, chunk in named]
+    given = question.chunks.items()
+    passages = [{"chunk_id": chunk_id, "text": chunk.text} for chunk_id, chunk in given]
     asked = {"passages": passages, "question": question.request.question}
     return [
         {"role": "system", "content": _TASK},
@@ -118,12 +122,12 @@ def _prompt(question: _Question) -> list[dict[str, str]]:
 
 def _cites_what_was_retrieved(question: _Question, draft: _Draft) -> None:
     if not draft.is_safe:
-        check_citations(draft.cited, question.trace)
+        check_citations(draft.cited, question.chunks)
 
 
 def _says_what_the_passages_say(question: _Question, draft: _Draft) -> None:
     if not question.is_replaced(draft):
-        check_supported(draft.answer, [chunk.text for chunk in question.chunks])
+        check_supported(draft.answer, [chunk.text for chunk in question.chunks.values()])
 
 
 WORKFLOW = Workflow(
@@ -201,28 +205,35 @@ def _answer(
     return RAGResult(output=_output(question, draft), meta=meta, validated=True)
 
 
-def _used(found: list[ScoredChunk], request: RAGRequest) -> tuple[Chunk, ...]:
-    good = [hit.chunk for hit in found[: request.top_k] if hit.score >= request.min_score]
-    return tuple(chunk for chunk in good if chunk.text.strip())
+def _used(found: list[ScoredChunk], request: RAGRequest) -> dict[str, Chunk]:
+    """The passages by their ids; of two with the same id nobody could say which is cited."""
+    used: dict[str, Chunk] = {}
+    for hit in found[: request.top_k]:
+        if hit.score >= request.min_score and hit.chunk.text.strip():
+            used.setdefault(well_formed(hit.chunk.id), hit.chunk)
+    return used
 
 
-def _safe(question: _Question, meta: Any, rule: str, message: str) -> RAGResult:
+def _safe(question: _Question, meta: ModuleMeta, rule: str, message: str) -> RAGResult:
     """The safe answer by a rule, which no human needs to look at."""
     reasons = (Reason(rule=rule, message=message),)
     return RAGResult(output=_safe_output(question), meta=meta, validated=True, reasons=reasons)
 
 
 def _safe_output(question: _Question) -> RAGOutput:
-    return RAGOutput(answer=SAFE_ANSWER, citations=[], retrieval_trace=question.trace)
+    return RAGOutput(answer=SAFE_ANSWER, citations=[], retrieval_trace=list(question.chunks))
 
 
 def _output(question: _Question, draft: _Draft) -> RAGOutput:
-    given = dict(zip(question.trace, question.chunks, strict=True))
-    cited = [chunk_id for chunk_id in given if chunk_id in draft.cited]
+    cited = set(draft.cited)
     return RAGOutput(
         answer=draft.answer,
-        citations=[_citation(chunk_id, given[chunk_id]) for chunk_id in cited],
-        retrieval_trace=question.trace,
+        citations=[
+            _citation(chunk_id, chunk)
+            for chunk_id, chunk in question.chunks.items()
+            if chunk_id in cited
+        ],
+        retrieval_trace=list(question.chunks),
     )
 
 

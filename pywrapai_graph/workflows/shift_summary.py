@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from pywrapai_graph.workflows.types import Actor, Client, Name, WorkflowResult
 from pywrapai_graph.workflows.validators import OutputRejectedError, check_contained
 from pywrapai_graph.workflows.workflow import Workflow
 
+
+
+def _no_truth_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("it is a number, not true or false")
+    return value
+
+
 Line = Literal["L1", "L2"]
 Shift = Literal["morning", "afternoon", "night"]
+Severity = Annotated[Literal[1, 2, 3], BeforeValidator(_no_truth_value)]
 
 _TASK = """\
 You summarise the note that the line leader of a factory leaves for the next shift.
@@ -43,7 +53,7 @@ class MachineIssue(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     machine_id: Name
-    severity: Literal[1, 2, 3]
+    severity: Severity
     """1 is cosmetic, 2 needs attention, 3 is a matter of safety."""
     note: str
 
@@ -66,9 +76,10 @@ class SummaryResult(WorkflowResult[ShiftSummary]):
 
 
 def _prompt(note: ShiftNote) -> list[dict[str, str]]:
+    told = note.model_dump(mode="json", include={"line", "shift", "raw_text"})
     return [
         {"role": "system", "content": _TASK},
-        {"role": "user", "content": note.model_dump_json(include={"line", "shift", "raw_text"})},
+        {"role": "user", "content": json.dumps(told, ensure_ascii=False)},
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Literal
 
@@ -45,7 +46,7 @@ class TriageOutput(BaseModel):
     priority: Literal["P1", "P2", "P3"]
     suggested_owner: Name = Field(max_length=100)
     """A queue or a role."""
-    confidence: float = Field(ge=0.0, le=1.0)
+    confidence: float = Field(ge=0.0, le=1.0, strict=True)  # `true` is not 1.0
     rationale: Name = Field(max_length=500)
     """One sentence: the length is a bound for models that do not end by themselves."""
 
@@ -55,9 +56,10 @@ class TriageResult(WorkflowResult[TriageOutput]):
 
 
 def _prompt(request: TriageRequest) -> list[dict[str, str]]:
+    told = request.model_dump(mode="json", exclude_none=True)
     return [
         {"role": "system", "content": _TASK},
-        {"role": "user", "content": request.model_dump_json(exclude_none=True)},
+        {"role": "user", "content": json.dumps(told, ensure_ascii=False)},
     ]
 
 

@@ -10,18 +10,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from pywrapai import TokenUsage, __version__
 from pywrapai.lmstudio import ChatRequest, ChatResult
+from pywrapai_graph.workflows.containment import normalised
 
 Out = TypeVar("Out", bound=BaseModel)
 
 
 def _not_blank(text: str) -> str:
-    if not text.strip():
+    if not normalised(text):
         raise ValueError("it is blank")
     return text
 
 
 Name = Annotated[str, Field(min_length=1), AfterValidator(_not_blank)]
-"""A text that is not blank."""
+"""A text in which something can be read."""
 
 # https://semver.org, its own regular expression.
 _SEMVER = re.compile(

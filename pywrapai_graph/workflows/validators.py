@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
+from itertools import islice
+from math import isfinite
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -18,6 +20,7 @@ from pywrapai_graph.workflows.containment import holds, holds_number, normalised
 
 M = TypeVar("M", bound=BaseModel)
 _QUOTED = 200
+_MOST_REASONS = 8  # a model that runs in circles breaks thousands
 
 
 class OutputRejectedError(PyWrapAIError):
@@ -38,27 +41,35 @@ class CitationNotInRetrieval(OutputRejectedError):
 def parse(text: str, model: type[M]) -> M:
     """The value in a model's text: it may be JSON, hold it in a code fence, or between prose.
 
-    The rule is "json" where there is none, and "schema" where it does not fit.
+    The rule is "json" where there is none, "schema" where it does not fit, and "ambiguous" where
+    several fit that differ: one may be quoted from the request.
     """
-    try:
-        value: M = shape_of(model).read(text)
-    except Misfit as misfit:
-        rule = "json" if next(json_values(text), misfit) is misfit else "schema"
-        raise OutputRejectedError(str(misfit), rule=rule, reasons=misfit.errors) from None
-    try:
-        value.model_dump_json()
-    except ValueError:  # from a broken escape such as "\\ud83d"; nobody could send it on
-        raise OutputRejectedError("a text in it has half of a character", rule="schema") from None
-    return value
+    shape = shape_of(model)
+    closest: Misfit | None = None
+    fitting: list[M] = []
+    for candidate in json_values(text):
+        try:
+            value = shape.validate(candidate)
+        except Misfit as misfit:
+            closest = closest or misfit
+            continue
+        if fitting and value != fitting[0]:
+            raise OutputRejectedError("there are two answers in it; give one", rule="ambiguous")
+        fitting.append(value)
+    if fitting:
+        _check_writable(fitting[0])
+        return fitting[0]
+    if closest is None:
+        raise OutputRejectedError("there is no JSON in the answer", rule="json")
+    raise OutputRejectedError(str(closest), rule="schema", reasons=closest.errors)
 
 
 def check_citations(cited: Iterable[str], retrieved: Collection[str]) -> None:
     """Every id that is cited is one of those that were retrieved. CitationNotInRetrieval."""
     invented = [chunk_id for chunk_id in dict.fromkeys(cited) if chunk_id not in retrieved]
     if invented:
-        raise CitationNotInRetrieval(
-            f"cited, but not among the passages: {', '.join(map(_quoted, invented))}"
-        )
+        some = ", ".join(map(_quoted, invented[:_MOST_REASONS]))
+        raise CitationNotInRetrieval(f"cited, but not among the passages: {some}")
 
 
 def check_cited(cited: Collection[str]) -> None:
@@ -80,12 +91,11 @@ def check_contained(
         leave_out: fields that are a judgement, by their path: "severity", "issues.severity".
     """
     texts = [normalised(source) for source in sources]
-    missing = [
+    _refuse(
         f"{path}: {_quoted(value)} is not in the source, word for word"
         for path, value in _leaves(output, "")
         if not _is_left_out(path, leave_out) and not _is_in(texts, value)
-    ]
-    _refuse(missing)
+    )
 
 
 def check_supported(answer: str, sources: Iterable[str]) -> None:
@@ -93,17 +103,26 @@ def check_supported(answer: str, sources: Iterable[str]) -> None:
     texts = [normalised(source) for source in sources]
     said = sentences(answer) or [answer]
     _refuse(
-        [
-            f"{_quoted(sentence)} is not in the sources, word for word"
-            for sentence in said
-            if not any(holds(text, sentence) for text in texts)
-        ]
+        f"{_quoted(sentence)} is not in the sources, word for word"
+        for sentence in said
+        if not any(holds(text, sentence) for text in texts)
     )
 
 
-def _refuse(missing: list[str]) -> None:
-    if missing:
-        raise OutputRejectedError("; ".join(missing), rule="containment", reasons=tuple(missing))
+def _check_writable(value: BaseModel) -> None:
+    """That JSON can say it, which what Python reads as JSON need not be."""
+    try:
+        value.model_dump_json()
+    except ValueError:  # from a broken escape such as "\\ud83d"
+        raise OutputRejectedError("a text in it has half of a character", rule="schema") from None
+    for path, leaf in _leaves(value, ""):
+        if isinstance(leaf, float) and not isfinite(leaf):
+            raise OutputRejectedError(f"{path}: {leaf} is no number of JSON", rule="schema")
+
+
+def _refuse(missing: Iterator[str]) -> None:
+    if some := tuple(islice(missing, _MOST_REASONS)):
+        raise OutputRejectedError("; ".join(some), rule="containment", reasons=some)
 
 
 def _is_in(texts: list[str], value: Any) -> bool:

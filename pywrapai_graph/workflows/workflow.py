@@ -56,7 +56,7 @@ class Workflow(Generic[In, Out]):
         output: the Pydantic model that the answer must be. Its schema is told to the model, and a
             client that can hold the model to it does.
         prompt: the messages for a request, OpenAI's dicts; or a text, which is one user message.
-        validators: functions of (request, output) that raise OutputRejectedError.
+        validators: functions of (request, output) that raise OutputRejectedError, and return None.
         temperature, max_tokens, seed: of each call. The same seed and input give the same output,
             where the server holds to that.
         clock: the time of day; for tests.
@@ -86,7 +86,8 @@ class Workflow(Generic[In, Out]):
         """Answer a request, or say why a human must. Whatever the model writes, this returns.
 
         Raises:
-            TypeError, ValueError: for a request, actor or request_id that is none.
+            TypeError, ValueError: for a request, actor or request_id that is none; TypeError for a
+                validator that returns something.
             ProviderError: one of its kinds, when the client could not ask the model at all.
         """
         return flow.run(self.run_flow(request, actor=actor, request_id=request_id, client=client))
@@ -169,7 +170,11 @@ class Workflow(Generic[In, Out]):
             cut = "it was cut off at the limit of output tokens: make it shorter"
             raise OutputRejectedError(cut, rule="length") from error
         for check in self.validators:
-            check(request, output)
+            if (said := check(request, output)) is not None:  # False, or an async one's coroutine
+                raise TypeError(
+                    f"the validator {check!r:.80} returned {said!r:.80}; expected None, or an "
+                    f"OutputRejectedError to be raised"
+                )
         return output
 
 
@@ -181,6 +186,8 @@ def check_call(kind: type[Any], request: Any, actor: Any, request_id: Any) -> No
         raise TypeError(f"the actor is {actor!r:.80}; expected an Actor")
     if not isinstance(request_id, str) or not request_id.strip():
         raise ValueError(f"request_id is {request_id!r:.80}; expected a text that is not blank")
+    if well_formed(request_id) != request_id:
+        raise ValueError(f"request_id is {request_id!r:.80}, which has half of a character")
 
 
 def _ask(client: Any, request: ChatRequest) -> Flow[ChatResult]:

@@ -121,6 +121,8 @@ def _days(
     name: str | None, label: str, first: date, last: date, tz: str, zone: tzinfo, now: int
 ) -> Range:
     since, end = midnight(first, zone), midnight(last + _DAY, zone)
+    if since == end:
+        raise BadParameterError(f"{tz} has never had the day {first}: the date line was moved")
     earlier = midnight(first - (last + _DAY - first), zone)
     return Range(
         name=name, label=label, tz=tz, zone=zone, now=now, first=first, last=last,
@@ -160,7 +162,8 @@ def steps_of(asked: Range, first_at: int | None) -> Steps:
     if asked.name == "24h" or (days <= 2 and since is not None):
         return Steps("hour", [*range(since or 0, asked.end, _HOUR), asked.end])
     if days <= _MOST_DAYS:
-        return Steps("day", [midnight(first + i * _DAY, asked.zone) for i in range(days + 1)])
+        midnights = (midnight(first + i * _DAY, asked.zone) for i in range(days + 1))
+        return Steps("day", list(dict.fromkeys(midnights)))  # a zone may have left out a day
     step = 7 * -(-days // (7 * _MOST_STEPS)) * _DAY
     starts = takewhile(lambda day: day <= asked.last, (first + i * step for i in count()))
     return Steps("week", [*(midnight(day, asked.zone) for day in starts), asked.end])

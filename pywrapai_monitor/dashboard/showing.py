@@ -167,20 +167,24 @@ class Times:
         return self._written(text, lambda at: f"{at.day} {at:%b %Y}")
 
     def ago(self, text: str | None) -> str:
-        """ "5 min ago"; the day, if that was long ago."""
+        """ "5 min ago", or "in 3 days" where a clock is ahead; the day, if that is far away."""
         if text is None:
             return NOTHING
         seconds = (self._now - micros_of(text)) / 1e6
-        if seconds < 5:
+        if abs(seconds) < 5:
             return "now"
-        for unit, word, until in ((1, "s", 90), (60, "min", 5400), (3600, "h", 172_800)):
-            if seconds < until:
-                return f"{seconds / unit:.0f} {word} ago"
-        if seconds < 30 * 86_400:
-            return f"{seconds / 86_400:.0f} days ago"
-        return self.day(text)
+        if abs(seconds) >= 30 * 86_400:
+            return self.day(text)
+        return f"{_length(seconds)} ago" if seconds > 0 else f"in {_length(-seconds)}"
 
     def _written(self, text: str | None, write: Callable[[datetime], str]) -> str:
         if text is None:
             return NOTHING
         return write(datetime_of(micros_of(text)).astimezone(self._zone))
+
+
+def _length(seconds: float) -> str:
+    for unit, word, until in ((1, "s", 90), (60, "min", 5400), (3600, "h", 172_800)):
+        if seconds < until:
+            return f"{seconds / unit:.0f} {word}"
+    return f"{seconds / 86_400:.0f} days"

@@ -138,12 +138,12 @@ def at(path: str, **query: Any) -> str:
 
 
 def grave_faults(page: Page) -> list[str]:
-    """What axe-core finds that keeps people out."""
+    """What axe-core finds that hinders people or keeps them out."""
     found = Axe().run(page).response["violations"]
     return [
         f"{fault['id']}: {node['html'][:200]}"
         for fault in found
-        if fault["impact"] in ("serious", "critical")
+        if fault["impact"] in ("moderate", "serious", "critical")
         for node in fault["nodes"]
     ]
 

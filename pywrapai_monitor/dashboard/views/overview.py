@@ -13,6 +13,7 @@ from pywrapai_monitor.dashboard.source import Source
 from pywrapai_monitor.dashboard.views.rows import colored, ratio, with_error_rate
 from pywrapai_monitor.db.analytics import CallFilter, SessionFilter
 from pywrapai_monitor.db.base import Row
+from pywrapai_monitor.db.buckets import END
 from pywrapai_monitor.db.instants import iso_of, micros_of
 
 _TOP_MODELS = 8
@@ -101,7 +102,10 @@ def _series(source: Source, asked: Range) -> tuple[str, list[Row], list[list[Row
         first = source.store.get_overview()["first_at"]
         first_at = None if first is None else micros_of(first)
     steps = steps_of(asked, first_at)
-    found = source.analytics.series(steps.bounds)
+    bounds = list(steps.bounds)
+    if asked.span.until is None:
+        bounds[-1] = END  # records of a clock that is ahead count in the figures, too
+    found = source.analytics.series(bounds)
     return steps.kind, _steps(asked, steps, found), [row["models"] for row in found]
 
 
