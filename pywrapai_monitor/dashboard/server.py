@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import socket
 import threading
 import webbrowser
@@ -59,6 +60,8 @@ class Server:
     def __init__(self, app: Flask, listener: socket.socket) -> None:
         self.url = _url(listener)
         self._sockets: dict[int, Any] = {}
+        # It warns whenever a request has to wait for one of the threads, as many pages at once do.
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._wsgi: Any = create_server(
             app,
             map=self._sockets,
