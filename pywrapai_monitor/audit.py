@@ -122,7 +122,7 @@ class AuditLog:
         if request_id is not None:
             wanted["request_id"] = codec.key("request_id", request_id)
         if validated is not None:
-            wanted["validated"] = bool(validated)
+            wanted["validated"] = validated
         rows = self._table.newest(_id("tenant_id", tenant_id), wanted, before, limit)
         return [AuditRow(**row) for row in rows]
 

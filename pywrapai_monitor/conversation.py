@@ -204,7 +204,7 @@ class Call:
         outcome = Outcome(
             call_id=self.id,
             at=self._conversation.now(),
-            response=response and replace(response, call_id=self.id),
+            response=response and self._own(response, error, record),
             status=status_of(error),
             error=error,
             duration_ms=taken,
@@ -213,6 +213,16 @@ class Call:
         if self._span is not None:
             self._span.end(outcome, self._conversation.privacy)
         return outcome
+
+    def _own(
+        self, response: LLMResponse, error: BaseException | None, record: StreamRecord | None
+    ) -> LLMResponse:
+        """The response with the id of this call, and unpriced where nobody knows what it cost:
+        some providers say only at the end of a stream how many tokens it took.
+        """
+        told = response.finish_reason is not None and response.usage.total_tokens > 0
+        known = error is None or record is None or told
+        return replace(response, call_id=self.id, priced=response.priced and known)
 
 
 def seen(

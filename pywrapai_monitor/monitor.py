@@ -60,6 +60,11 @@ class Monitor:
     ) -> None:
         if (db_path is None) == (store is None):
             raise ValueError("Monitor needs exactly one of db_path= and store=")
+        if not isinstance(store, BaseStore | None):
+            raise TypeError(
+                f"store= takes a store such as SQLiteStore(path), not {store!r:.80}: "
+                "db_path= takes a path or a URL"
+            )
         self.privacy = Privacy(mask, store_content)
         self.tracing = tracing
         self.store: BaseStore = _store(db_path or "") if store is None else store
@@ -72,8 +77,8 @@ class Monitor:
         `options` are those of Monitor. Raises ConfigurationError if the variable is not set, or its
         scheme is unknown.
         """
-        url = os.environ.get(DB_URL_ENV)
-        if not url:
+        url = os.environ.get(DB_URL_ENV, "")
+        if not url.strip():
             raise ConfigurationError(
                 f"{DB_URL_ENV} is not set: put the database's path or URL there, for example "
                 "sqlite:///monitor.db or postgresql://user:password@host/name"
@@ -129,13 +134,21 @@ class Monitor:
     def record_embedding_build(
         self, embedder: Embedder, user_id: str = "system", session_id: str = "embedding-build"
     ) -> None:
-        """Record what an embedder has cost until now, and was not recorded for a call."""
+        """Record what an embedder has cost until now, and was not recorded for a call.
+
+        TypeError for what embeds nothing, as a retriever.
+        """
+        if not hasattr(embedder, "embed"):
+            raise TypeError(f"record_embedding_build takes an Embedder, not {embedder!r:.80}")
         at = time.time_ns() // 1000
         for entry in embedding_entries([embedder], user_id=user_id, session_id=session_id, at=at):
             self.recorder.write(entry)
 
     def feedback(self, call_id: str, score: float, comment: str | None = None) -> None:
-        """Keep what was thought of an answer, by its response's `call_id`."""
+        """Keep what was thought of an answer, by its response's `call_id`.
+
+        ValueError if that is none, or the score is no number.
+        """
         given = Feedback(call_id=call_id, score=score, comment=comment)
         self.store.save_feedback(self.privacy.feedback(given))
 
@@ -218,11 +231,13 @@ class Monitor:
         return self.store.purge_before(days)
 
     def delete_session(self, user_id: str, session_id: str) -> int:
-        """Delete everything of one session; says how many rows."""
+        """Delete everything of one session, also what waits; says how many rows."""
+        self.recorder.settle_all()
         return self.store.delete_session(user_id, session_id)
 
     def delete_user(self, user_id: str) -> int:
-        """Delete everything of one user; says how many rows."""
+        """Delete everything of one user, also what waits; says how many rows."""
+        self.recorder.settle_all()
         return self.store.delete_user(user_id)
 
     def export(self, table: str, file: TextIO, **which: Any) -> int:
@@ -283,8 +298,8 @@ def _check(graph: object, user_id: str, session_id: str, name: str, turns: int |
     for which, value in (("user_id", user_id), ("session_id", session_id)):
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{which} must be a text that says who or which, not {value!r}")
-    if turns is not None and turns < 0:
-        raise ValueError(f"{name} must be 0 or more, or None for all, not {turns}")
+    if turns is not None and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 0):
+        raise ValueError(f"{name} must be a whole number from 0 on, or None for all, not {turns!r}")
 
 
 def _store(url: str | os.PathLike[str]) -> BaseStore:

@@ -30,7 +30,7 @@ _IDS = ("id", "name", "tool_call_id", "is_error")
 class Privacy:
     """What is kept of texts.
 
-    Raises TypeError for a mask that is no plain function.
+    Raises TypeError for a mask that is no plain function, and a `store_content` that is no bool.
     """
 
     mask: Mask | None = None
@@ -42,6 +42,8 @@ class Privacy:
         mask = self.mask
         if mask is not None and (not callable(mask) or inspect.iscoroutinefunction(mask)):
             raise TypeError(f"mask is a plain function of a text, not {mask!r:.80}")
+        if not isinstance(self.store_content, bool):  # "no" and "False" are true
+            raise TypeError(f"store_content is True or False, not {self.store_content!r:.80}")
 
     def entry(self, entry: Entry) -> Entry:
         """The entry as it may be kept."""

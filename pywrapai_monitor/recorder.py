@@ -114,9 +114,13 @@ class Recorder:
 
         A store that is away is asked once more, at once, and not waited for.
         """
+        self.settle_all(timeout)
+        return self._report()
+
+    def settle_all(self, timeout: float | None = _SETTLE_S) -> None:
+        """`flush` without its report, which is left to who asks for it."""
         self._adopt()
         self._delivery.work_off(timeout)
-        return self._report()
 
     def counts(self) -> dict[str, int]:
         """How many are "queued" and "spooled" now, and were "written" and "lost" in all."""

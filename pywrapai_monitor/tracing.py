@@ -16,6 +16,8 @@ from pywrapai.core.base import LLMResponse, Message, Request, Role
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Step
 from pywrapai.core.image import Image
+from pywrapai.core.text import well_formed
+from pywrapai_graph.tools.values import plain
 from pywrapai_monitor.privacy import Privacy
 from pywrapai_monitor.turn import Outcome, Turn
 
@@ -103,7 +105,7 @@ class CallSpan:
         told = self._request is not None and privacy.store_content
         if failed:
             span.set_attribute("error.type", type(outcome.error).__qualname__)
-            why = privacy.text(str(outcome.error)) if told else None
+            why = well_formed(privacy.text(str(outcome.error))) if told else None
             span.set_status(self._trace.StatusCode.ERROR, why)
         if told and self._request is not None:
             span.set_attributes(_content(self._request, outcome.response, privacy))
@@ -133,7 +135,7 @@ def _given(call_id: str, turn: Turn, request: Request, streams: bool) -> dict[st
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": _provider(turn.provider),
         "gen_ai.request.model": request.model,
-        "gen_ai.conversation.id": turn.session_id,
+        "gen_ai.conversation.id": well_formed(turn.session_id),
         **({"gen_ai.request.stream": True} if streams else {}),
         **({"gen_ai.output.type": "json"} if request.schema is not None else {}),
         **_named(turn),
@@ -145,7 +147,7 @@ def _given(call_id: str, turn: Turn, request: Request, streams: bool) -> dict[st
 def _named(turn: Turn) -> dict[str, str]:
     name, version = turn.prompt_name, turn.prompt_version
     named = {"gen_ai.prompt.name": name, "gen_ai.prompt.version": version}
-    return {key: value for key, value in named.items() if value}
+    return {key: well_formed(value) for key, value in named.items() if value}
 
 
 def _came_of(outcome: Outcome) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def _content(request: Request, response: LLMResponse | None, privacy: Privacy) -
         answer = {**_message(response.message, privacy), "finish_reason": reason}
         found["gen_ai.output.messages"] = [answer]
     return {
-        name: json.dumps(value, ensure_ascii=False, default=repr) for name, value in found.items()
+        name: well_formed(json.dumps(value, ensure_ascii=False)) for name, value in found.items()
     }
 
 
@@ -207,7 +209,7 @@ def _parts(message: Message, privacy: Privacy) -> list[Mapping[str, Any]]:
                 "type": "tool_call",
                 "id": call.id,
                 "name": call.name,
-                "arguments": privacy.value(call.arguments),
+                "arguments": privacy.value(plain(call.arguments)),
             }
             for call in message.tool_calls or ()
         ),

@@ -160,6 +160,19 @@ def test_an_example_says_on_top_how_to_run_it_and_is_on_the_index(example: Path)
     assert f"(../{name_of(example)})" in (ROOT / "docs/index.md").read_text(encoding="utf-8")
 
 
+# The picture of the imports
+
+
+def test_the_picture_of_the_imports_is_what_the_code_says(tmp_path: Path, capsys):
+    main = runpy.run_path(str(ROOT / "scripts/import_diagram.py"))["main"]
+
+    assert main(["--check"]) == 0, capsys.readouterr().out
+    stale = main.__globals__["TARGET"] = tmp_path / "imports.svg"
+    stale.write_text("<svg/>", encoding="utf-8")
+    assert main(["--check"]) == 1
+    assert "imports.svg is stale" in capsys.readouterr().out
+
+
 # Links
 
 
@@ -193,6 +206,55 @@ def test_the_index_leads_to_every_page():
     assert links == {page.name for page in ROOT.glob("docs/*.md")} - {"index.md"}
 
 
+def test_the_site_has_every_page():
+    named = set(re.findall(r"^ +- ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.M))
+
+    assert {page.name for page in ROOT.glob("docs/*.md")} <= named
+
+
+def test_a_link_of_the_built_site_that_leads_nowhere_is_found(tmp_path: Path, capsys):
+    main = runpy.run_path(str(ROOT / "scripts/check_site.py"))["main"]
+    page = '<h1 id="a">A</h1><a href="b.html{}">b</a><a href="https://example.org/none">c</a>'
+    (tmp_path / "index.html").write_text(page.format("#b"), encoding="utf-8")
+    (tmp_path / "b.html").write_text('<h2 id="b">B</h2><a href="#b">up</a>', encoding="utf-8")
+
+    assert main([str(tmp_path)]) == 0
+    (tmp_path / "index.html").write_text(page.format("#c"), encoding="utf-8")
+    assert main([str(tmp_path)]) == 1
+    assert capsys.readouterr().out == "index.html: b.html#c: no such heading\n"
+    (tmp_path / "b.html").unlink()
+    assert main([str(tmp_path)]) == 1
+    assert "b.html#c: no such file" in capsys.readouterr().out
+
+
+@pytest.fixture
+def hooks() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "scripts/docs_hooks.py"))
+
+
+@pytest.mark.parametrize(
+    ("link", "where", "led"),
+    [
+        ("docs/agent.md", "", "agent.md"),
+        ("docs/../CONTRIBUTING.md", "", "CONTRIBUTING.md"),
+        ("docs/../examples/agent.py", "", "examples/agent.py.md"),
+        ("docs/../examples", "", "index.md"),
+        ("examples/shop/../agent.py", "examples/shop", "../agent.py.md"),
+        ("examples/shop/../../docs/tools.md", "examples/shop", "../../tools.md"),
+    ],
+)
+def test_links_out_of_the_docs_lead_to_pages_of_the_site(hooks, link, where, led):
+    assert hooks["inside"](link, where) == led
+
+
+def test_the_reference_has_every_exported_name(hooks):
+    for package in [*PACKAGES, "pywrapai.testing"]:
+        page = hooks["reference"](package)
+        exported = importlib.import_module(package).__all__
+
+        assert re.findall(r"^::: (.+)$", page, re.M) == [f"{package}.{name}" for name in exported]
+
+
 # Shell
 
 
@@ -211,6 +273,13 @@ SHOWN = [(page, command) for page in PAGES for command in commands(page)]
 )
 def test_a_command_that_is_shown_exists(page: Path, command: list[str], capsys):
     match command:
+        case [python, "-m", module, *arguments] if module.partition(".")[0] == "benchmarks":
+            helped = subprocess.run(
+                [sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, text=True
+            )
+            assert helped.returncode == 0, helped.stderr
+            known = set(re.findall(r"--[\w-]+", helped.stdout))
+            assert {word for word in arguments if word.startswith("--")} <= known
         case [python, "-m", module, name, *arguments] if python.endswith("python"):
             main = importlib.import_module(f"{module}.__main__").main
             with pytest.raises(SystemExit) as ended:

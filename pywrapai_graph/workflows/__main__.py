@@ -27,7 +27,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
-from pywrapai import LLM, PyWrapAIError
+from pywrapai import LLM, ConfigurationError, PyWrapAIError
 from pywrapai.lmstudio import LLMClient, LMStudioClient
 from pywrapai.providers.lmstudio import DEFAULT_URL
 from pywrapai_graph.rag import BaseRetriever, Chunker, VectorRetriever, load_documents
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failure.code
     except (PyWrapAIError, OSError) as error:
         _tell(type(error).__name__, str(error))
-        return FAILED
+        return WRONG if type(error) is ConfigurationError else FAILED
     except ValueError as error:
         _tell("ValueError", str(error))
         return WRONG
@@ -94,16 +94,21 @@ def _run(arguments: argparse.Namespace) -> int:
     module = MODULES[arguments.module]
     try:
         actor = Actor(user_id=arguments.user, tenant_id=arguments.tenant, role=arguments.role)
-        given = sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8)  # some shells add it
-        request = module.request.model_validate_json(given)
+        request = module.request.model_validate_json(_given())
     except ValidationError as error:
         raise _Failure(WRONG, "request", told(error)) from None
     options = _options(arguments, module)
+    request_id = str(uuid4()) if arguments.request_id is None else arguments.request_id
     with _client(arguments) as client:
-        request_id = arguments.request_id or str(uuid4())
         result = module.run(request, actor=actor, request_id=request_id, client=client, **options)
     _print(result.model_dump_json(indent=2))
     return OK if result.validated else REVIEW
+
+
+def _given() -> bytes:
+    """What is on standard input, without the mark that some shells put before UTF-8."""
+    given: bytes = sys.stdin.buffer.read() if sys.stdin else b""
+    return given.removeprefix(codecs.BOM_UTF8)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -140,19 +145,24 @@ def _options(arguments: argparse.Namespace, module: _Module) -> dict[str, Any]:
     """What the module takes beside its request."""
     if module.run is not rag_answer.run:
         return {}
-    return {"retrievers": dict(map(_corpus, arguments.corpus))}
+    paths: dict[str, str] = {}
+    for given in arguments.corpus:
+        name, _, path = given.partition("=")
+        if not (name and path):
+            raise _Failure(WRONG, "usage", f"--corpus is {given!r}; expected ID=PATH")
+        if name in paths:
+            raise _Failure(WRONG, "usage", f"--corpus {name} is given twice; it is one path")
+        paths[name] = path
+    return {"retrievers": {name: _corpus(path) for name, path in paths.items()}}
 
 
-def _corpus(given: str) -> tuple[str, BaseRetriever]:
+def _corpus(path: str) -> BaseRetriever:
     from pywrapai.embedder import Embedder
     from pywrapai_graph.rag.store import InMemoryVectorStore
 
-    name, equals, path = given.partition("=")
-    if not (name and equals and path):
-        raise _Failure(WRONG, "usage", f"--corpus is {given!r}; expected ID=PATH")
     retriever = VectorRetriever(Embedder("local"), InMemoryVectorStore())
     retriever.add_documents(load_documents(path), Chunker(), show_progress=False)
-    return name, retriever
+    return retriever
 
 
 def _tell(error: str, message: str) -> None:
@@ -160,6 +170,8 @@ def _tell(error: str, message: str) -> None:
 
 
 def _print(text: str) -> None:
+    if sys.stdout is None:
+        raise OSError("standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the terminal speaks
     print(text, flush=True)
@@ -207,7 +219,9 @@ def _add_actor(command: argparse.ArgumentParser, *, required: bool) -> None:
 
 def _add_model(command: argparse.ArgumentParser, *, needs_corpus: bool) -> None:
     command.add_argument("--provider", default=_LM_STUDIO, help="default: lmstudio; or local, ...")
-    command.add_argument("--base-url", help=f"where it is; default for LM Studio: {DEFAULT_URL}")
+    command.add_argument(
+        "--base-url", type=_url, help=f"where it is; default for LM Studio: {DEFAULT_URL}"
+    )
     command.add_argument("--model", help="default: the one that is loaded, or the provider's own")
     command.add_argument("--timeout", type=float, default=60.0, help="seconds; default: 60")
     if needs_corpus:
@@ -216,8 +230,14 @@ def _add_model(command: argparse.ArgumentParser, *, needs_corpus: bool) -> None:
             action="append",
             default=[],
             metavar="ID=PATH",
-            help="documents to answer from, a file or a folder; may be given several times",
+            help="documents to answer from, a file or a folder; once for each ID",
         )
+
+
+def _url(text: str) -> str:
+    if not text.strip():  # as a variable that is not set; the default would be somebody else
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
 
 
 def _share(text: str) -> float:

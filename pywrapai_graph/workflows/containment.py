@@ -39,14 +39,16 @@ _UNSPACED = re.compile(
 )
 _JOINING = "'-_"
 _MONEY = "$€£¥₹₽₩"
-_BEFORE_A_NUMBER = "+-^⁄." + _MONEY
-_AFTER_A_NUMBER = "^⁄%‰°" + _MONEY
+_BEFORE_A_NUMBER = "+-±×≠^⁄." + _MONEY
+_AFTER_A_NUMBER = "±×^⁄%‰°" + _MONEY
+_WITHIN_A_NUMBER = ",:/٫٬"
 _THOUSANDS_AFTER = re.compile(r" \d{3}(?!\d)")
 _THOUSANDS = re.compile(r"\d{3}(?!\d)")
 _SHORT_NUMBER_LAST = re.compile(r"(?<![^\W_])\d{1,3}$")
 _CONTEXT = 6
 _NUMBER = re.compile(
-    r"(?<![\w^⁄.])(?<!\d[,:/-])[+-]?\d+(?:\.\d+)?(?![\d^⁄]|[.,:/-]\d| \d{3}(?!\d))"
+    r"(?<![\w^⁄±×≠.])(?<!\d[,:/٫٬-])[+-]?\d+(?:\.\d+)?"
+    r"(?![\d^⁄±×]|[.,:/٫٬-]\d| \d{3}(?!\d))"
 )
 _BULLET = re.compile(r"[ \t]*(?:[-*•–][ \t]+)?")
 _SENTENCE_END = re.compile(r"[.!?…؟۔।][\"'”’»)\]]*(?=\s)|[。！？｡][」』）】]*")
@@ -139,7 +141,7 @@ def _goes_on_left(left: str, wanted: str) -> bool:
         return True
     if not first.isdecimal():
         return False
-    if left[-1] in _BEFORE_A_NUMBER or (left[-1] in ",:/" and left[-2:-1].isdecimal()):
+    if left[-1] in _BEFORE_A_NUMBER or (left[-1] in _WITHIN_A_NUMBER and left[-2:-1].isdecimal()):
         return True
     return left[-1] == " " and left[-2:-1].isdecimal() and bool(_THOUSANDS.match(wanted))
 
@@ -155,7 +157,8 @@ def _goes_on_right(wanted: str, right: str) -> bool:
         return True
     if not last.isdecimal():
         return False
-    if right[0] in _AFTER_A_NUMBER or (right[0] in ".,:/" and right[1:2].isdecimal()):
+    within = right[0] == "." or right[0] in _WITHIN_A_NUMBER
+    if right[0] in _AFTER_A_NUMBER or (within and right[1:2].isdecimal()):
         return True
     return bool(_THOUSANDS_AFTER.match(right) and _SHORT_NUMBER_LAST.search(wanted))
 

@@ -13,7 +13,6 @@ from pywrapai_graph.workflows.validators import OutputRejectedError, check_conta
 from pywrapai_graph.workflows.workflow import Workflow
 
 
-
 def _no_truth_value(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("it is a number, not true or false")

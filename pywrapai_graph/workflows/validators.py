@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from pywrapai.core.structured import Misfit, json_values, shape_of
+from pywrapai.core.structured import MAX_ERRORS, Misfit, json_values, shape_of
 from pywrapai.exceptions import PyWrapAIError
 from pywrapai_graph.workflows.containment import holds, holds_number, normalised, sentences
 
 M = TypeVar("M", bound=BaseModel)
 _QUOTED = 200
-_MOST_REASONS = 8  # a model that runs in circles breaks thousands
 
 
 class OutputRejectedError(PyWrapAIError):
@@ -46,19 +45,19 @@ def parse(text: str, model: type[M]) -> M:
     """
     shape = shape_of(model)
     closest: Misfit | None = None
-    fitting: list[M] = []
+    fitting: M | None = None
     for candidate in json_values(text):
         try:
-            value = shape.validate(candidate)
+            value: M = shape.validate(candidate)
         except Misfit as misfit:
             closest = closest or misfit
             continue
-        if fitting and value != fitting[0]:
+        if fitting is not None and value != fitting:
             raise OutputRejectedError("there are two answers in it; give one", rule="ambiguous")
-        fitting.append(value)
-    if fitting:
-        _check_writable(fitting[0])
-        return fitting[0]
+        fitting = value
+    if fitting is not None:
+        _check_writable(fitting)
+        return fitting
     if closest is None:
         raise OutputRejectedError("there is no JSON in the answer", rule="json")
     raise OutputRejectedError(str(closest), rule="schema", reasons=closest.errors)
@@ -68,7 +67,7 @@ def check_citations(cited: Iterable[str], retrieved: Collection[str]) -> None:
     """Every id that is cited is one of those that were retrieved. CitationNotInRetrieval."""
     invented = [chunk_id for chunk_id in dict.fromkeys(cited) if chunk_id not in retrieved]
     if invented:
-        some = ", ".join(map(_quoted, invented[:_MOST_REASONS]))
+        some = ", ".join(map(_quoted, invented[:MAX_ERRORS]))
         raise CitationNotInRetrieval(f"cited, but not among the passages: {some}")
 
 
@@ -121,7 +120,8 @@ def _check_writable(value: BaseModel) -> None:
 
 
 def _refuse(missing: Iterator[str]) -> None:
-    if some := tuple(islice(missing, _MOST_REASONS)):
+    some = tuple(islice(missing, MAX_ERRORS))  # a model that runs in circles breaks thousands
+    if some:
         raise OutputRejectedError("; ".join(some), rule="containment", reasons=some)
 
 

@@ -138,12 +138,12 @@ class Workflow(Generic[In, Out]):
             request_id=request_id,
             started_at=started,
             finished_at=self.clock(),
-            model_id=calls[-1].model_id if calls else "",
+            model_id=well_formed(calls[-1].model_id) if calls else "",
             usage=reduce(add, (call.usage for call in calls), TokenUsage()),
             latency_ms=sum(call.latency_ms for call in calls),
             cost_usd=None if None in costs else sum(cost for cost in costs if cost),
             attempts=len(calls),
-            model_request_ids=tuple(call.request_id for call in calls),
+            model_request_ids=tuple(well_formed(call.request_id) for call in calls),
         )
 
     def _first(self, request: In) -> ChatRequest:

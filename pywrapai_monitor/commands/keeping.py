@@ -10,6 +10,7 @@ from pywrapai_monitor.commands.databases import FoundFile, existing, look_at
 from pywrapai_monitor.commands.options import add_choice, add_command, add_database
 from pywrapai_monitor.commands.terminal import counted, iso_of, print_result, size
 from pywrapai_monitor.db.base import BaseStore, StoreError
+from pywrapai_monitor.monitor import Monitor
 
 _DAY_US = 24 * 60 * 60 * 1_000_000
 _TABLES = ("conversations", "token_records", "tool_calls")
@@ -32,9 +33,10 @@ def purge(arguments: argparse.Namespace) -> int:
 def _purge(store: BaseStore, arguments: argparse.Namespace) -> int:
     if arguments.days is not None:
         return store.purge_before(arguments.days)
-    if arguments.session is not None:
-        return store.delete_session(arguments.user, arguments.session)
-    return store.delete_user(arguments.user)
+    with Monitor(store=store) as monitor:  # it first brings in what waits
+        if arguments.session is not None:
+            return monitor.delete_session(arguments.user, arguments.session)
+        return monitor.delete_user(arguments.user)
 
 
 def _count(store: BaseStore, table: str, arguments: argparse.Namespace) -> int:

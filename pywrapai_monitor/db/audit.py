@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -15,9 +15,11 @@ from sqlalchemy import (
     MetaData,
     SmallInteger,
     Table,
+    delete,
     inspect,
     select,
 )
+from sqlalchemy.sql.elements import ColumnElement
 
 from pywrapai_monitor.db import codec
 from pywrapai_monitor.db.base import Row, StoreError
@@ -55,7 +57,8 @@ audit_log = Table(
     mariadb_charset="utf8mb4",
 )
 _column = audit_log.c
-Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
+_LAST_ID = 2**63 - 1
+_AT_ONCE = 500  # are deleted: nobody waits for long
 
 
 class AuditTable:
@@ -63,9 +66,7 @@ class AuditTable:
 
     def __init__(self, store: TransactionalStore) -> None:
         self._store = store
-        # MySQL has a way of its own to change the schema.
-        begin: Begin = getattr(store, "_for_schema", store._begin)
-        with store._errors(), begin() as conn:
+        with store._errors(), store._for_schema() as conn:
             store._lock_schema(conn)
             _make(conn, store.location)
 
@@ -78,14 +79,41 @@ class AuditTable:
         self, tenant_id: str, wanted: dict[str, Any], before: int | None, limit: int
     ) -> list[Row]:
         """The rows of a tenant with these values, newest first, from below the id `before`."""
-        found = select(audit_log).where(_column.tenant_id == tenant_id)
-        for name, value in wanted.items():
-            found = found.where(_column[name] == value)
+        which = _equal({"tenant_id": tenant_id, **wanted})
+        found = select(audit_log).where(*which)
         if before is not None:
-            found = found.where(_column.id < before)
+            found = found.where(_column.id < min(max(before, 0), _LAST_ID))
         with self._store._reading() as conn:
             rows = conn.execute(found.order_by(_column.id.desc()).limit(limit)).mappings().all()
         return [_from_row(dict(row)) for row in rows]
+
+    def delete_of(self, wanted: dict[str, Any]) -> int:
+        """Delete the rows with these values; says how many."""
+        return self._delete(_equal(wanted))
+
+    def delete_older(self, age_us: int) -> int:
+        """Delete the rows of that age, of all tenants; says how many."""
+        return self._delete([_column.created_at < max(0, self._store._now() - age_us)])
+
+    def _delete(self, which: Sequence[ColumnElement[bool]]) -> int:
+        gone = after = 0
+        while ids := self._ids(which, after):
+            gone += self._store._write(partial(_drop, ids=ids))
+            after = ids[-1]
+        return gone
+
+    def _ids(self, which: Sequence[ColumnElement[bool]], after: int) -> Sequence[int]:
+        found = select(_column.id).where(*which, _column.id > after).order_by(_column.id)
+        with self._store._reading() as conn:
+            return conn.execute(found.limit(_AT_ONCE)).scalars().all()
+
+
+def _equal(wanted: dict[str, Any]) -> list[ColumnElement[bool]]:
+    return [_column[name] == value for name, value in wanted.items()]
+
+
+def _drop(conn: Connection, ids: Sequence[int]) -> int:
+    return conn.execute(delete(audit_log).where(_column.id.in_(ids))).rowcount
 
 
 def _make(conn: Connection, database: str) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from numbers import Real
+from sys import float_info
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pywrapai.exceptions import PyWrapAIError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 Status: TypeAlias = Literal["ok", "error", "interrupted", "cancelled"]
 Row: TypeAlias = dict[str, Any]
+_MOST = float_info.max
 
 
 class StoreError(PyWrapAIError):
@@ -123,11 +126,21 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """What somebody thought of an answer."""
+    """What somebody thought of an answer. ValueError and TypeError for what cannot be that."""
 
     call_id: str
     score: float
     comment: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.call_id, str) or not self.call_id:
+            raise ValueError(f"call_id must be that of a response, not {self.call_id!r:.80}")
+        if not isinstance(self.score, Real) or not -_MOST <= self.score <= _MOST:
+            raise ValueError(
+                f"score must be a number, and {self.score!r:.80} is none to compare with"
+            )
+        if not isinstance(self.comment, str | None):
+            raise TypeError(f"comment must be a text or None, not {self.comment!r:.80}")
 
 
 class BaseStore(ABC):
@@ -283,7 +296,8 @@ class BaseStore(ABC):
     ) -> None:
         """Save or replace a version; `is_active` makes it the only active one of its name.
 
-        `text=None` promotes a version that is there. KeyError if it is not.
+        `text=None` promotes a version that is there. KeyError if it is not, ValueError for an
+        empty name or version, and for a version called "active".
         """
 
     @abstractmethod
@@ -298,7 +312,7 @@ class BaseStore(ABC):
 
     @abstractmethod
     def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:
-        """Pin a user to a version. KeyError if there is no such version."""
+        """Pin a user to a version. KeyError if there is none such, ValueError for "active"."""
 
     @abstractmethod
     def get_user_prompt_version(self, user_id: str, prompt_name: str) -> str | None:

@@ -6,8 +6,8 @@ passed since 1970. So one column holds them all, and those of one width follow e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 Range: TypeAlias = tuple[int, int]
@@ -100,9 +100,41 @@ def _cover(
         _cover(end * width.us, until, narrower, found, rest)
 
 
-def numbers(ranges: Iterable[Range]) -> list[int]:
-    """Every bucket in some ranges."""
-    return [number for first, last in ranges for number in range(first, last)]
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Buckets of one width, the last excluded, to be added or (`sign` -1) taken off."""
+
+    width: Width
+    first: int
+    last: int
+    sign: int = 1
+
+
+def pieces(since: int, until: int, widths: Sequence[Width] = SUMS) -> list[Piece]:
+    """A span between two quarters of an hour as sums: of whole days from the midnight nearest to
+    its beginning to that nearest to its end, and more or less what lies between.
+
+    A day elsewhere is a day of UTC, less the hours before it, and the hours after it.
+    """
+    *narrower, width = widths
+    first, last = _nearest(since, width), _nearest(until, width)
+    if first >= last:
+        return pieces(since, until, narrower) if since < until else []
+    found = [Piece(width, width.first + first, width.first + last)]
+    if narrower:
+        found += _signed(since, first * width.us, narrower)
+        found += _signed(last * width.us, until, narrower)
+    return found
+
+
+def _signed(since: int, until: int, widths: Sequence[Width]) -> list[Piece]:
+    if since <= until:
+        return pieces(since, until, widths)
+    return [replace(piece, sign=-piece.sign) for piece in pieces(until, since, widths)]
+
+
+def _nearest(at: int, width: Width) -> int:
+    return (at + width.us // 2) // width.us
 
 
 def quarters(since: int | None, until: int | None) -> Range:

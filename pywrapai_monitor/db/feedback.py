@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from sqlalchemy import Connection, bindparam, select
 
 from pywrapai_monitor.db import codec, rows
@@ -44,9 +42,7 @@ class FeedbackTable:
 
 
 def to_row(given: Feedback, at: int) -> Row:
-    """A row of `feedback`, without id. ValueError if the score is no number."""
-    if not math.isfinite(given.score):
-        raise ValueError(f"score must be a number, and {given.score!r} is none to compare with")
+    """A row of `feedback`, without id."""
     return {
         "call_id": codec.label(given.call_id),
         "score": float(given.score),

@@ -26,6 +26,7 @@ from pywrapai_monitor.db.server import (
 # Only MariaDB reads what is between /*M! and */, and only it can end a slow statement.
 _SET_SESSION = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
+    "group_concat_max_len = 1048576, "
     f"innodb_lock_wait_timeout = {LOCK_TIMEOUT_S}, lock_wait_timeout = {STATEMENT_TIMEOUT_S} "
     f"/*M! , max_statement_time = {STATEMENT_TIMEOUT_S} */",
     # Not REPEATABLE READ, which also locks what is between the rows: a purge would stop writers.
@@ -137,6 +138,7 @@ class MySQLStore(ServerStore):
             self._packet_bytes = int(conn.execute(text("SELECT @@max_allowed_packet")).scalar_one())
 
     @contextmanager
+    @override
     def _for_schema(self) -> Iterator[Connection]:
         """A connection that may take its time, and takes its locks along when it closes."""
         self._engine.connect().close()  # now its dialect knows what it talks to

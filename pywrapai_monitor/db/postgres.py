@@ -26,6 +26,9 @@ _SESSION = {
     "TimeZone": "UTC",
     "default_transaction_isolation": "read committed",
     "extra_float_digits": "3",  # before version 12, floats were rounded without it
+    # What takes milliseconds is over before it is compiled, or other processes have begun.
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
     "statement_timeout": f"{STATEMENT_TIMEOUT_S}s",
 }

@@ -17,7 +17,6 @@ _prompt, _setting = system_prompts.c, user_settings.c
 _OF_NAME = _prompt.name == bindparam("of_name")
 _VERSION = (_OF_NAME, _prompt.version == bindparam("of_version"))
 _FIND = select(_prompt.text).where(*_VERSION)
-_FIND_ACTIVE = select(_prompt.text).where(_OF_NAME, _prompt.is_active)
 _FIND_ACTIVE_VERSION = select(_prompt.version).where(_OF_NAME, _prompt.is_active)
 # Two that promote at once lock all versions first, in one order, and so never each other out.
 _LOCK = select(_prompt.id).where(_OF_NAME).order_by(_prompt.id).with_for_update()
@@ -83,12 +82,20 @@ class Prompts:
         conn.execute(self._pin, {**row, "updated_at": at})
 
 
+def check_names(name: str, version: str) -> None:
+    """ValueError for what no version of a prompt may be called."""
+    for field, value in (("name", name), ("version", version)):
+        if not value.strip():
+            raise ValueError(f"{field} of a prompt must not be empty, as {value!r} is")
+    if version == ACTIVE:
+        raise ValueError(f"{version!r} names the promoted version: call this one something else")
+
+
 def require(conn: Connection, name: str, version: str) -> str:
     """The text of a version, or of the active one. KeyError if there is none."""
     if version == ACTIVE:
-        found = conn.execute(_FIND_ACTIVE, {"of_name": name}).scalar()
-    else:
-        found = conn.execute(_FIND, {"of_name": name, "of_version": version}).scalar()
+        version = active_version(conn, name)
+    found = conn.execute(_FIND, {"of_name": name, "of_version": version}).scalar()
     if found is None:
         raise KeyError(f"no version {version!r} of prompt {name!r}: save it with save_prompt first")
     return str(found)

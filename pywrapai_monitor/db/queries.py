@@ -16,7 +16,7 @@ from sqlalchemy.sql.elements import BindParameter, ColumnElement
 from pywrapai.core.base import Message, Role
 from pywrapai_monitor.db import codec, rows
 from pywrapai_monitor.db.base import Row
-from pywrapai_monitor.db.buckets import ALL_TIME, END, QUARTER
+from pywrapai_monitor.db.buckets import ALL_TIME, EIGHT_DAYS, END, QUARTER
 from pywrapai_monitor.db.days import midnight
 from pywrapai_monitor.db.rows import Found
 from pywrapai_monitor.db.sql_sums import Summed
@@ -26,6 +26,7 @@ from pywrapai_monitor.db.tables import (
     token_records,
     tool_totals,
     usage_totals,
+    user_totals,
 )
 
 _DIALOGUE = ("user", "assistant")
@@ -33,6 +34,7 @@ _FOREVER = QUARTER.of(END)
 
 _message, _record = conversations.c, token_records.c
 _usage, _session, _tool = usage_totals.c, session_totals.c, tool_totals.c
+_user = user_totals.c
 
 
 def _sum(column: ColumnElement[Any], name: str | None = None) -> ColumnElement[Any]:
@@ -244,19 +246,31 @@ def model_usage(conn: Connection) -> list[Row]:
     ]
 
 
-_USERS = (
+_OF_SESSIONS = (
     select(
         _session.user_id,
         func.count().label("sessions"),
-        _sum(_session.calls),
-        _sum(_session.errors),
-        _sum(_session.total_tokens),
-        _sum(_session.cost),
         func.max(_session.last_at).label("last_at"),
     )
     .where(_session.row_count > 0)
     .group_by(_session.user_id)
-    .order_by(desc("cost"), desc("calls"), _session.user_id)
+    .subquery()
+)
+_SUMS_OF_USER = ("calls", "errors", "total_tokens", "cost")
+# Of the records, not of the sessions, of which a user may have a hundred in eight days.
+_OF_RECORDS = (
+    select(_user.user_id, *(_sum(_user[name]) for name in _SUMS_OF_USER))
+    .where(_user.bucket >= EIGHT_DAYS.first)
+    .group_by(_user.user_id)
+    .subquery()
+)
+_USERS = (
+    select(
+        _OF_SESSIONS,
+        *(func.coalesce(_OF_RECORDS.c[name], 0).label(name) for name in _SUMS_OF_USER),
+    )
+    .outerjoin_from(_OF_SESSIONS, _OF_RECORDS, _OF_SESSIONS.c.user_id == _OF_RECORDS.c.user_id)
+    .order_by(desc("cost"), desc("calls"), _OF_SESSIONS.c.user_id)
 )
 
 

@@ -141,10 +141,7 @@ class SQLStore(DeletingStore):
         self, name: str, version: str, text: str | None = None, is_active: bool = False
     ) -> None:
         name, version = codec.key("name", name), codec.key("version", version)
-        if version == prompts.ACTIVE:
-            raise ValueError(
-                f"{version!r} names the promoted version: call this one something else"
-            )
+        prompts.check_names(name, version)
         text = codec.readable_or_none(text)
         at = self._now()
         self._write(lambda conn: self._prompts.save(conn, name, version, text, is_active, at))
@@ -163,6 +160,10 @@ class SQLStore(DeletingStore):
     def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:
         user_id, name = codec.key("user_id", user_id), codec.key("prompt_name", prompt_name)
         version = codec.key("prompt_version", prompt_version)
+        if version == prompts.ACTIVE:
+            raise ValueError(
+                f"{version!r} is no version to pin to: unpin the user, who then has it"
+            )
         at = self._now()
         self._write(lambda conn: self._prompts.pin(conn, user_id, name, version, at))
 

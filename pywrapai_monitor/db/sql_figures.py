@@ -12,7 +12,6 @@ from sqlalchemy import (
     and_,
     case,
     desc,
-    distinct,
     func,
     or_,
     select,
@@ -24,7 +23,7 @@ from pywrapai_monitor.db.analytics import Page, Span
 from pywrapai_monitor.db.base import Row
 from pywrapai_monitor.db.buckets import ALL_TIME, USERS, Range
 from pywrapai_monitor.db.latency import percentiles
-from pywrapai_monitor.db.sql_sums import Summed
+from pywrapai_monitor.db.sql_sums import Histogram, Summed
 from pywrapai_monitor.db.tables import (
     latency_totals,
     session_totals,
@@ -47,15 +46,16 @@ _session, _record, _user, _tool = session_totals.c, token_records.c, user_totals
 
 _BY_KIND = Summed(usage_totals, ("kind",), _AMOUNTS)
 _BY_MODEL = Summed(usage_totals, ("model", "provider", "kind"), _AMOUNTS)
-_BY_BIN = Summed(latency_totals, ("bin",), ("calls",))
+_BY_BIN = Histogram(latency_totals, "bin", "calls")
 
 
 def figures(conn: Connection, span: Span) -> Row:
     """Of one time."""
     by_kind = _BY_KIND.of(conn, span)
-    counts = {number: int(calls) for (number,), (calls,) in _BY_BIN.of(conn, span).items()}
     return {
-        **_figures([(kind, _amounts(sums)) for (kind,), sums in by_kind.items()], counts),
+        **_figures(
+            [(kind, _amounts(sums)) for (kind,), sums in by_kind.items()], _BY_BIN.of(conn, span)
+        ),
         "users": int(conn.execute(_number_of_users(span)).scalar_one()),
         "sessions": int(conn.execute(_number_of_sessions(span)).scalar_one()),
     }
@@ -68,9 +68,7 @@ def series(conn: Connection, bounds: Sequence[int]) -> list[Row]:
     for (step, *what), sums in _BY_MODEL.steps(conn, bounds).items():
         model, provider, kind = what
         usage[step].append(((model, provider, kind), _amounts(sums)))
-    bins: dict[int, dict[int, int]] = {n: {} for n in number_of}
-    for (step, number), (calls,) in _BY_BIN.steps(conn, bounds).items():
-        bins[step][number] = int(calls)
+    bins = _BY_BIN.steps(conn, bounds)
     return [
         {
             **_figures([(kind, amounts) for (_, _, kind), amounts in usage[n]], bins[n]),
@@ -262,8 +260,9 @@ def _number_of_users(span: Span) -> Select[Any]:
     parts = [select(_user.user_id).where(part, _user.records > 0) for part in when]
     at = _record.created_at
     parts += [select(_record.user_id).where(at >= since, at < until) for since, until in rest]
-    found = union_all(*parts).subquery()
-    return select(func.count(distinct(found.c.user_id)))
+    # Not "count distinct", for which PostgreSQL sorts them.
+    each = select(union_all(*parts).subquery().c.user_id).distinct()
+    return select(func.count()).select_from(each.subquery())
 
 
 def _pieces(span: Span) -> tuple[list[ColumnElement[bool]], Sequence[Range]]:

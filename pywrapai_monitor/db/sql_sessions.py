@@ -13,9 +13,9 @@ from pywrapai_monitor.db.rows import Found
 from pywrapai_monitor.db.sql_figures import in_span
 from pywrapai_monitor.db.tables import conversations, session_totals
 
-SESSIONS_LOOKED_AT = 200_000
+SESSIONS_LOOKED_AT = 100_000
 """For each request: sessions whose times are looked at, which are in the index."""
-ROWS_LOOKED_AT = 15_000
+ROWS_LOOKED_AT = 4_000
 """Of sessions, for each request: rows whose text is looked at."""
 _SESSIONS_AT_ONCE = 500
 _EXCERPT = 160
@@ -35,8 +35,9 @@ def sessions(conn: Connection, wanted: SessionFilter, limit: int, cursor: str | 
     if cursor is not None:
         where.append(_after(*cursors.decode(cursor, int, str, str)))
     end = None
-    if wanted.span.until is not None:  # of newer sessions, the index has all
-        end = conn.execute(_PLACES.where(*where).offset(SESSIONS_LOOKED_AT - 1).limit(1)).first()
+    if wanted.span.until is not None:  # of newer sessions, most are not wanted
+        newer = _PLACES.where(*where, _session.last_at >= wanted.span.until)
+        end = conn.execute(newer.offset(SESSIONS_LOOKED_AT - 1).limit(1)).first()
     if end is not None:
         where.append(_through(*end))
     # Out of the index alone, for most of what is looked at may be of another time.
@@ -154,7 +155,7 @@ def _having(
     """Those of some sessions that have the text, with their places in the list."""
     newest = (
         select(func.max(_message.id))
-        .where(*_OF_SESSION, matching.contains(_message.content, text))
+        .where(*_OF_SESSION, matching.contains(_message.content, text, conn.dialect.name))
         .scalar_subquery()
     )
     first, last = _place(some[0]), _place(some[-1])
@@ -202,7 +203,7 @@ def _search_long(conn: Connection, found: Found, text: str, before: int, more: b
     if end is not None:
         of_session.append(_message.id >= end)
     newest = select(func.max(_message.id)).where(
-        *of_session, matching.contains(_message.content, text)
+        *of_session, matching.contains(_message.content, text, conn.dialect.name)
     )
     message_id: int | None = conn.execute(newest).scalar()
     place = _place(found)

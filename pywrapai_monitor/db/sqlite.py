@@ -79,9 +79,14 @@ class SQLiteStore(SQLStore):
         self._logged_pages = 0
         self._in_wal = False
         self._kept: PoolProxiedConnection | None = None
+        self._opening = threading.RLock()
+        self._is_opening = True
+        self._file: tuple[int, int] | None = None
         if not self._in_memory:
             _check(Path(self._path))
         super().__init__(self._make_engine(), name=self._path, clock=clock)
+        self._file = _identity(self._path)
+        self._is_opening = False
 
     def _make_engine(self) -> Engine:
         engine = create_engine(
@@ -95,6 +100,7 @@ class SQLiteStore(SQLStore):
     def _configure(self, connection: sqlite3.Connection, _record: Any) -> None:
         connection.isolation_level = None  # we begin ourselves; the driver would do it too late
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+        connection.execute("PRAGMA secure_delete=ON")  # by default, not everywhere
         self._in_wal = _uses_wal(connection)
         if self._in_wal:
             connection.execute("PRAGMA synchronous=NORMAL")
@@ -107,9 +113,30 @@ class SQLiteStore(SQLStore):
         merged = merge(dict(table.c), dict(statement.excluded))
         return statement.on_conflict_do_update(index_elements=keys, set_=merged)
 
+    # What is written into a file that somebody has deleted is lost, and SQLite does not say so.
+
+    def _follow(self) -> None:
+        """Where there is another file at the path by now, or none, turn to that."""
+        if self._in_memory or _identity(self._path) == self._file:
+            return
+        with self._opening:
+            found = _identity(self._path)
+            if self._is_opening or found == self._file:
+                return
+            self._is_opening = True
+            try:
+                with self._turn:
+                    self._let_go()
+                    self._engine.dispose()
+                self._open()
+                self._file = _identity(self._path)
+            finally:
+                self._is_opening = False
+
     @contextmanager
     @override
     def _connect(self) -> Iterator[Connection]:
+        self._follow()
         with self._turn if self._in_memory else GATE, self._engine.begin() as conn:
             _cursor(conn).execute("BEGIN")
             yield conn
@@ -132,6 +159,7 @@ class SQLiteStore(SQLStore):
     @contextmanager
     @override
     def _begin(self) -> Iterator[Connection]:
+        self._follow()
         with self._turn, self._engine.begin() as conn:
             with closing(_cursor(conn)) as cursor:  # one left open would keep the file open
                 cursor.execute(_IMPATIENT)
@@ -163,6 +191,7 @@ class SQLiteStore(SQLStore):
 
     @override
     def _insert(self, statements: Sequence[Statement]) -> None:
+        self._follow()
         super()._insert(statements)
         if self._may_checkpoint(_PAGES_OF_ROWS):
             self._checkpoint_aside()
@@ -186,16 +215,32 @@ class SQLiteStore(SQLStore):
         except RuntimeError:  # there are too many, or the interpreter is about to end
             self._checkpoint()
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, mode: str = "PASSIVE") -> None:
         lock = self._checkpointing
         try:
             self._logged_pages = 0
-            with GATE, closing(self._engine.raw_connection()) as connection:
-                connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            with (
+                GATE,
+                closing(self._engine.raw_connection()) as connection,
+                closing(connection.cursor()) as cursor,
+            ):
+                cursor.execute(_IMPATIENT)
+                try:
+                    cursor.execute(f"PRAGMA wal_checkpoint({mode})")
+                finally:
+                    cursor.execute(_PATIENT)
         except (sqlite3.Error, SQLAlchemyError):
             pass  # what was written is written, and whatever it is will meet the next one
         finally:
             lock.release()
+
+    @override
+    def _delete_of(self, user_id: str, session_id: str | None) -> int:
+        gone = super()._delete_of(user_id, session_id)
+        # The log has it until it is emptied, which a reader or a writer may keep us from.
+        if self._in_wal and self._unit() is None and self._checkpointing.acquire(timeout=_WAIT_S):
+            self._checkpoint("TRUNCATE")
+        return gone
 
     def _let_go(self) -> None:
         if self._kept is not None:
@@ -245,6 +290,8 @@ class SQLiteStore(SQLStore):
             GATE.begin()
             self._turn = Turn()
             self._checkpointing = threading.Lock()
+            self._opening = threading.RLock()
+            self._is_opening = False
             self._kept = None
             self._local = threading.local()
             if not self._in_memory:
@@ -300,6 +347,15 @@ def _check(path: Path) -> None:
         raise StoreError(f"{path}: this is a directory: give the path of a file in it")
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no directory {path.parent}: create it first")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file it is; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _uses_wal(connection: sqlite3.Connection) -> bool:

@@ -102,9 +102,13 @@ class TransactionalStore(BaseStore):
 
     def _open(self) -> None:
         """Make the schema where there is none."""
-        with self._begin() as conn:
+        with self._for_schema() as conn:
             self._lock_schema(conn)
             prepare(conn, self._name, self._write_totals)
+
+    def _for_schema(self) -> AbstractContextManager[Connection]:
+        """A connection in a transaction that changes the schema."""
+        return self._begin()
 
     def _lock_schema(self, conn: Connection) -> None:
         """Wait until no other process makes the schema; nothing to do where `_begin` waits."""

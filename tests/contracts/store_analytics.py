@@ -96,6 +96,8 @@ class AnalyticsContract:
             ("Europe/Brussels", date(2026, 10, 22), 8),
             ("Asia/Kolkata", date(2026, 11, 20), 10),
             ("Pacific/Chatham", date(2026, 4, 2), 8),
+            ("Pacific/Auckland", date(2026, 9, 24), 8),
+            ("Pacific/Auckland", date(2026, 4, 2), 8),
             ("America/Los_Angeles", date(2026, 10, 30), 5),
         ],
     )
@@ -118,6 +120,22 @@ class AnalyticsContract:
             assert_models_of_step(step["models"], records)
             assert_figures(ask.figures(Span(since=since, until=until)), records)
             assert_users(ask, Span(since=since, until=until), records)
+
+    def test_a_year_is_365_days(self, store: BaseStore, ask: Analytics, clock: Clock) -> None:
+        dates = [date(2026, 1, 1) + timedelta(days=number) for number in range(366)]
+        bounds = [midnight(each, ZoneInfo("Asia/Kolkata")) for each in dates]
+        ends = [bounds[0], bounds[100] - 1, bounds[100], bounds[299] - 1, bounds[365] - 1]
+        for at in ends:
+            clock.now = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+            store.save_token_record(call(duration_ms=1000.0))
+
+        series = ask.series(bounds)
+
+        assert {n: step["calls"] for n, step in enumerate(series) if step["calls"]} == {
+            0: 1, 99: 1, 100: 1, 298: 1, 364: 1,
+        }  # fmt: skip
+        assert {n for n, step in enumerate(series) if step["p50_ms"]} == {0, 99, 100, 298, 364}
+        assert ask.figures(Span(since=bounds[0], until=bounds[365]))["calls"] == 5
 
     @pytest.mark.parametrize("step", [QUARTER, 4 * QUARTER, 7 * 24 * 4 * QUARTER, 5 * QUARTER])
     def test_steps_may_be_of_any_length(

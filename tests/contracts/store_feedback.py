@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,13 @@ class FeedbackContract:
 
         assert [row["call_id"] for row in store.get_feedback("alice")] == ["c1"]
 
-    @pytest.mark.parametrize("score", [float("nan"), float("inf")])
-    def test_a_score_that_is_no_number_is_refused(self, store: BaseStore, score: float) -> None:
+    @pytest.mark.parametrize("call_id", ["", None, 7])
+    def test_feedback_to_no_call_is_refused(self, store: BaseStore, call_id: Any) -> None:
+        with pytest.raises(ValueError, match="call_id must be that of a response"):
+            store.save_feedback(Feedback(call_id=call_id, score=1.0))
+
+    @pytest.mark.parametrize("score", [float("nan"), float("inf"), 10**400, "good", None])
+    def test_a_score_that_is_no_number_is_refused(self, store: BaseStore, score: Any) -> None:
         with pytest.raises(ValueError, match="score"):
             store.save_feedback(Feedback(call_id="c1", score=score))
 

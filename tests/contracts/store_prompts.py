@@ -66,6 +66,21 @@ class PromptContract:
         with pytest.raises(ValueError, match="active"):
             store.save_prompt("support", "active", "text")
 
+    @pytest.mark.parametrize(("name", "version"), [("", "v1"), (" ", "v1"), ("support", "")])
+    def test_a_prompt_has_a_name_and_a_version(
+        self, store: BaseStore, name: str, version: str
+    ) -> None:
+        with pytest.raises(ValueError, match="must not be empty"):
+            store.save_prompt(name, version, "text")
+
+    def test_nobody_is_pinned_to_whatever_is_active(self, store: BaseStore) -> None:
+        store.save_prompt("support", "v1", "one", is_active=True)
+
+        with pytest.raises(ValueError, match="unpin"):
+            store.set_user_prompt("alice", "support", "active")
+
+        assert store.get_user_prompt_version("alice", "support") is None
+
     def test_promoting_from_many_threads_leaves_one_active(self, store: BaseStore) -> None:
         for i in range(4):
             store.save_prompt("support", f"v{i}", f"text {i}")

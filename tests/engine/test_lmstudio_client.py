@@ -110,6 +110,17 @@ def result(**known: Any) -> ChatResult:
     return ChatResult(**{**usual, "latency_ms": 5, "request_id": "r", **known})
 
 
+def test_usage_may_be_given_by_openais_names():
+    known = {"content": "x", "finish_reason": "stop", "model_id": "m", "latency_ms": 1}
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    result = ChatResult(**known, request_id="r", usage=usage)
+
+    assert result.usage == TokenUsage(3, 2)
+    assert ChatResult.model_validate_json(result.model_dump_json()) == result
+    with pytest.raises(ValidationError):
+        ChatResult(**known, request_id="r", usage={"prompt_tokens": "many"})
+
+
 def test_a_result_says_all_that_the_document_says():
     assert (result().usage.prompt_tokens, result().usage.completion_tokens) == (3, 2)
     assert result().usage.total_tokens == 5

@@ -120,6 +120,8 @@ def test_a_question_is_answered_from_a_folder(server, shell, tmp_path: Path):
         (["triage", *WHO, "--role", " "], REQUEST, "request", "role"),
         (["triage", *WHO, "--timeout", "0"], REQUEST, "ValueError", "timeout"),
         (["triage", *WHO, "--nonsense"], REQUEST, "usage", "--nonsense"),
+        (["triage", *WHO, "--request-id", ""], REQUEST, "ValueError", "request_id"),
+        (["triage", *WHO, "--base-url", ""], REQUEST, "usage", "--base-url: it is empty"),
         (["nonsense"], REQUEST, "usage", "nonsense"),
         ([], REQUEST, "usage", "NAME"),
         (
@@ -127,6 +129,12 @@ def test_a_question_is_answered_from_a_folder(server, shell, tmp_path: Path):
             '{"question": "q", "corpus_id": "it"}',
             "usage",
             "ID=PATH",
+        ),
+        (
+            ["rag_answer", *WHO, "--corpus", "it=a.md", "--corpus", "it=b.md"],
+            '{"question": "q", "corpus_id": "it"}',
+            "usage",
+            "it is given twice",
         ),
         (["rag_answer", *WHO], '{"question": "q", "corpus_id": "it"}', "ValueError", "corpus"),
     ],
@@ -137,6 +145,35 @@ def test_what_was_given_wrong_is_2(server, shell, arguments, stdin, error, told)
     assert (code, out) == (2, "")
     assert err["error"] == error
     assert told in err["message"]
+
+
+def test_the_mark_that_some_shells_put_before_utf_8_is_no_part_of_it(server, shell, labelled):
+    server.reply(*says(TRIAGED), *says(*[TRIAGED] * 4))
+    labelled.write_text(labelled.read_text(encoding="utf-8"), encoding="utf-8-sig")
+
+    assert shell("triage", *WHO, stdin=b"\xef\xbb\xbf" + REQUEST.encode())[0] == 0
+    assert shell("evaluate", "triage", str(labelled))[0] == 0
+
+
+@pytest.mark.parametrize("url", ["nonsense", "localhost:1234"])
+def test_an_address_that_is_none_is_2(capsys, monkeypatch, url):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(REQUEST.encode())))
+
+    assert main(["triage", *WHO, "--base-url", url]) == 2
+    assert "base_url" in json.loads(capsys.readouterr().err)["message"]
+
+
+def test_without_standard_input_or_output_it_is_an_error_and_no_traceback(
+    server, monkeypatch, capsys
+):
+    given = ["triage", *WHO, "--base-url", server.url(), "--model", "m"]
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(given) == 2
+    server.reply(*says(TRIAGED))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(REQUEST.encode())))
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(given) == 1
+    assert "standard output is closed" in capsys.readouterr().err
 
 
 def test_a_model_that_fails_is_1(server, shell):
@@ -288,6 +325,19 @@ def test_labels_that_are_none_are_2_before_the_model_is_asked(
     assert not [request for request in server.requests if request.method == "POST"]
 
 
+def test_a_file_that_is_not_utf_8_is_2(shell, tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    path.write_bytes(line({"category": "other"}).encode("utf-16"))
+
+    assert shell("evaluate", "triage", str(path))[0] == 2
+
+
+def test_a_file_that_is_a_folder_is_1(shell, tmp_path):
+    assert shell("evaluate", "triage", str(tmp_path))[0] == 1
+    given = ["rag_answer", *WHO, "--corpus", f"it={tmp_path / 'none'}"]
+    assert shell(*given, stdin='{"question": "q", "corpus_id": "it"}')[0] == 1
+
+
 def test_a_file_that_is_missing_is_1(shell, tmp_path):
     code, _, err = shell("evaluate", "triage", str(tmp_path / "none.jsonl"))
 
@@ -316,6 +366,9 @@ def test_texts_are_equal_but_for_how_they_are_written():
     assert scored({"suggested_owner": "network"}, TRIAGED) == 0.0
     assert scored({"confidence": 0.9}, TRIAGED) == 1.0
     assert scored({"confidence": 0.8}, TRIAGED) == 0.0
+    assert scored({"confidence": 1}, {**TRIAGED, "confidence": 1.0}) == 1.0
+    assert scored({"confidence": True}, {**TRIAGED, "confidence": 1.0}) == 0.0
+    assert scored({"no_such_field": None}, TRIAGED) == 0.0
 
 
 def test_objects_are_right_by_what_their_label_names_and_lists_by_all_their_items():

@@ -99,6 +99,10 @@ def test_what_is_not_there_word_for_word_is_not_found(phrase):
         ("version 1.2.3", "version 1.2"),
         ("at 7:30", "at 7"),
         ("ratio 1/2", "ratio 1"),
+        ("1\N{ARABIC THOUSANDS SEPARATOR}234 units", "234 units"),
+        ("5\N{PLUS-MINUS SIGN}1 bar", "5"),
+        ("5\N{MULTIPLICATION SIGN}10\N{SUPERSCRIPT THREE} Pa", "at 5"),
+        ("\N{NOT EQUAL TO}5 bar", "5 bar"),
     ],
 )
 def test_a_number_is_found_whole_or_not_at_all(source, phrase):
@@ -210,6 +214,8 @@ def test_what_is_found_is_there_letter_by_letter(phrase, source):
         ("pages 3-5", 5, False),
         ("machine m3", 3, False),
         ("5.5", 5, False),
+        ("5\N{MULTIPLICATION SIGN}10\N{SUPERSCRIPT THREE}", 5, False),
+        ("5\N{ARABIC DECIMAL SEPARATOR}5", 5, False),
         ("nothing", float("nan"), False),
         ("nothing", float("inf"), False),
     ],

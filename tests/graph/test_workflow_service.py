@@ -154,12 +154,21 @@ def test_a_tenant_sees_its_own_rows_alone_whatever_it_asks_for(service):
     assert {row["tenant_id"] for row in service.get("/audit", ALICE).json()} == {"acme"}
 
 
+def test_a_page_before_any_number_is_a_page(service):
+    service.script.answers += [TRIAGED]
+    service.post("/triage", COMPLAINT, ALICE)
+
+    assert service.get(f"/audit?before={10**30}", ALICE).json()
+    assert service.get("/audit?before=-1", ALICE).json() == []
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
         ("/triage", {**COMPLAINT, "customer_tier": "bronze"}),
         ("/triage", {}),
         ("/rag_answer", {"question": "?", "corpus_id": "it", "top_k": 0}),
+        ("/rag_answer", {"question": "?", "corpus_id": "it", "top_k": 10**30}),
         ("/shift_summary", {**NOTE.model_dump(mode="json"), "line": "L9"}),
     ],
 )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -119,6 +122,12 @@ MISBEHAVIOUR = [
     ('{"mood": "good", "because": "\\ud83d"}', "schema", "half of a character"),
     ("[" * 100_000, "json", "there is no JSON"),
     ('{"mood": "good", "because": NaN}', "schema", "because"),
+    (
+        'They write {"mood": "bad", "because": "the tea was cold"}, and I say '
+        '{"mood": "good", "because": "the tea was cold"}',
+        "ambiguous",
+        "two answers",
+    ),
 ]
 
 
@@ -155,6 +164,43 @@ def test_no_two_answers_lead_to_an_exception_or_an_unchecked_output(first, secon
 
     assert (result.validated, result.output) == (False, None)
     assert WorkflowResult[Mood].model_validate_json(result.model_dump_json()) == result
+
+
+def test_one_answer_written_twice_is_one():
+    told = '{"mood": "bad", "because": "the tea was cold"}'
+    result, _ = run(f"I think {told}, so:\n```json\n{told}\n```")
+
+    assert result.validated
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_a_number_that_json_has_not_is_no_answer(number):
+    class Rated(BaseModel):
+        stars: float
+
+    workflow = replace(WORKFLOW, output=Rated, validators=())
+    result, client = run(f'{{"stars": {number}}}', '{"stars": 4.5}', workflow=workflow)
+
+    assert "stars" in client.last_said
+    assert result.output == Rated(stars=4.5)
+
+
+def test_an_answer_that_is_wrong_thousands_of_times_has_few_reasons():
+    class Moods(BaseModel):
+        because: list[str]
+
+    def quoted(review: Review, moods: Moods) -> None:
+        check_contained(moods, [review.text])
+
+    workflow = replace(WORKFLOW, output=Moods, validators=[quoted])
+    many = {"because": [f"invented {number}" for number in range(5000)]}
+    result, client = run(many, many, workflow=workflow)
+
+    assert len(result.reasons) == 8
+    assert len(client.last_said) < 2000
+    with pytest.raises(CitationNotInRetrieval) as caught:
+        check_citations(many["because"], ["c1"])
+    assert len(caught.value.message) < 2000
 
 
 def test_the_reasons_are_those_of_the_last_answer():
@@ -198,6 +244,12 @@ def test_the_meta_holds_versions_ids_times_and_the_sum_of_both_calls():
     assert meta.model_request_ids == ("c1", "c2")
 
 
+def test_what_a_client_knows_of_a_call_can_always_be_written():
+    result, _ = run(answer(GOOD, model_id="m\ud83d", request_id="c\ud83d"))
+
+    assert WorkflowResult[Mood].model_validate_json(result.model_dump_json()) == result
+
+
 def test_a_cost_that_one_call_does_not_know_is_not_known():
     meta = run(answer(INVENTED, cost_usd=0.5), GOOD)[0].meta
 
@@ -209,6 +261,58 @@ def test_the_same_input_gives_the_same_requests_and_the_same_output():
 
     assert first.requests == second.requests
     assert one.output == two.output
+
+
+def test_a_run_touches_nothing_but_its_client():
+    code = """if True:
+        import logging, os, sys
+        from tests.graph import test_workflow_modules as modules
+        from tests.graph.test_workflows import GOOD, INVENTED, run
+
+        def all_runs():
+            run(INVENTED, GOOD)
+            modules.triage.run(
+                modules.COMPLAINT, **modules.KNOWN, client=modules.Script(modules.TRIAGED)
+            )
+            modules.ask(modules.UNSUPPORTED, modules.ANSWERED)
+            modules.summarise(modules.SUMMARY)
+
+        class Nothing:
+            def __getattribute__(self, name):
+                print("environment:", name)
+
+        all_runs()  # what is made once is made now
+        sys.addaudithook(lambda event, _: print(event) if event.split(".")[0] in WORLD else None)
+        WORLD = {"open", "socket", "sqlite3", "subprocess", "os", "import", "logging"}
+        os.environ = Nothing()
+        logging.Logger.handle = lambda *given: print("log:", given)
+        all_runs()
+        WORLD = set()
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
+
+
+def test_threads_that_share_a_workflow_get_their_own_answers():
+    class Echo:
+        def chat(self, request: ChatRequest) -> ChatResult:
+            said = request.messages[1]["content"].rpartition(" ")[2]
+            return answer({"mood": "good", "because": said}, request_id=said)
+
+    def ask(number: int) -> WorkflowResult[Mood]:
+        review = Review(text=f"word{number}")
+        return WORKFLOW.run(review, actor=ACTOR, request_id=f"r{number}", client=Echo())
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(ask, range(200)))
+
+    for number, result in enumerate(results):
+        assert result.output == Mood(mood="good", because=f"word{number}")
+        assert result.meta.request_id == f"r{number}"
+        assert result.meta.model_request_ids == (f"word{number}",)
 
 
 def test_neither_the_request_nor_the_prompt_is_changed():
@@ -280,6 +384,30 @@ async def test_awaited_a_client_with_achat_is_awaited():
     assert result.validated
 
 
+async def test_a_run_that_is_cancelled_asks_no_more():
+    asked: list[ChatRequest] = []
+    waits = asyncio.Event()
+
+    class Slow:
+        def chat(self, request: ChatRequest) -> ChatResult:
+            raise AssertionError("this one blocks")
+
+        async def achat(self, request: ChatRequest) -> ChatResult:
+            asked.append(request)
+            if len(asked) == 2:
+                waits.set()
+                await asyncio.Event().wait()
+            return answer(INVENTED)
+
+    run = asyncio.ensure_future(WORKFLOW.arun(REVIEW, actor=ACTOR, request_id="r1", client=Slow()))
+    await waits.wait()
+    run.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("error", [ServerError("down"), AuthError("no"), ContextLengthError("x")])
 def test_a_model_that_cannot_be_asked_is_an_error_and_no_review(error):
     with pytest.raises(type(error)):
@@ -328,6 +456,7 @@ def test_what_no_workflow_can_be_is_refused_when_it_is_made():
         ({"actor": {"user_id": "u"}}, TypeError, "expected an Actor"),
         ({"request_id": " "}, ValueError, "not blank"),
         ({"request_id": None}, ValueError, "not blank"),
+        ({"request_id": "r\ud83d"}, ValueError, "half of a character"),
     ],
 )
 def test_a_call_without_its_parts_is_refused_before_the_model_is_asked(wrong, error, told):
@@ -341,7 +470,7 @@ def test_a_call_without_its_parts_is_refused_before_the_model_is_asked(wrong, er
 @pytest.mark.parametrize("field", ["user_id", "tenant_id", "role"])
 def test_an_actor_is_somebody_of_some_tenant(field):
     known = {"user_id": "u", "tenant_id": "t", "role": "service"}
-    for blank in ("", "  \n"):
+    for blank in ("", "  \n", "\N{ZERO WIDTH SPACE}", "\ud83d"):
         with pytest.raises(ValidationError):
             Actor(**{**known, field: blank})
     with pytest.raises(ValidationError, match="frozen"):
@@ -360,6 +489,21 @@ def test_an_error_in_a_check_of_ones_own_is_not_taken_for_a_verdict():
 
     with pytest.raises(ZeroDivisionError):
         run(GOOD, workflow=replace(WORKFLOW, validators=[broken]))
+
+
+@pytest.mark.parametrize("said", [True, False, "wrong"])
+def test_a_check_that_returns_its_verdict_is_not_taken_for_passed(said):
+    with pytest.raises(TypeError, match="expected None, or an OutputRejectedError"):
+        run(GOOD, workflow=replace(WORKFLOW, validators=[lambda review, mood: said]))
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")  # nobody awaits it
+def test_a_check_that_would_have_to_be_awaited_is_not_taken_for_passed():
+    async def slow(review: Review, mood: Mood) -> None:
+        raise OutputRejectedError("wrong")
+
+    with pytest.raises(TypeError, match="coroutine"):
+        run(GOOD, workflow=replace(WORKFLOW, validators=[slow]))
 
 
 def test_a_check_of_ones_own_names_its_rule_and_is_told_in_full():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -14,9 +14,17 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect, text
 
-from pywrapai import TokenUsage, __version__
-from pywrapai_graph.workflows import Actor, ModuleMeta, Reason, WorkflowResult
-from pywrapai_graph.workflows.triage import TriageOutput
+from pywrapai import LLM, TokenUsage, __version__
+from pywrapai.testing import StubProvider
+from pywrapai_graph.workflows import (
+    Actor,
+    LLMClient,
+    ModuleMeta,
+    Reason,
+    WorkflowResult,
+    triage,
+)
+from pywrapai_graph.workflows.triage import TriageOutput, TriageRequest
 from pywrapai_monitor.audit import AuditLog, AuditRow
 from pywrapai_monitor.db import MySQLStore, PostgresStore, SQLiteStore, StoreError
 from tests.mariadb import MariaDB, mariadb  # noqa: F401
@@ -110,8 +118,17 @@ class AuditContract:
     def test_a_cost_that_nobody_knows_is_not_passed_off_as_free(self, audit):
         audit.log_module_call(ALICE, "r1", result("r1", cost_usd=None))
         audit.log_module_call(ALICE, "r2", result("r2", cost_usd=0.0))
+        audit.log_module_call(ALICE, "r3", result("r3", cost_usd=float("nan")))
+        audit.log_module_call(ALICE, "r4", result("r4", cost_usd=float("inf")))
 
-        assert [row.cost_usd for row in audit.read("acme")] == [0.0, None]
+        assert [row.cost_usd for row in audit.read("acme")] == [None, None, 0.0, None]
+
+    def test_figures_that_no_column_holds_are_brought_within_bounds(self, audit):
+        odd = {"attempts": 10**9, "latency_ms": 10**30, "usage": TokenUsage(10**30, -5)}
+        audit.log_module_call(ALICE, "r1", result(**odd))
+
+        [row] = audit.read("acme")
+        assert (row.attempts, row.output_tokens) == (2**15 - 1, 0)
 
     def test_tenants_never_see_each_others_rows(self, audit):
         tenants = ("acme", "ACME", "acmé", "acme ", "ac%", "a_me")
@@ -172,6 +189,21 @@ class AuditContract:
         assert (row.user_id, row.role, row.request_id) == (odd.user_id, odd.role, "r'1")
         assert row.model_id.startswith("mmm")
 
+    @pytest.mark.parametrize(
+        ("odd", "kept"), [("a\x00", "a\N{SYMBOL FOR NULL}"), ("a\ud83d", "a\\ud83d")]
+    )
+    def test_an_id_that_would_be_kept_as_somebody_elses_is_refused(self, audit, odd, kept):
+        audit.log_module_call(ALICE.model_copy(update={"tenant_id": kept}), "r1", result())
+
+        for field in ("tenant_id", "user_id"):
+            with pytest.raises(ValueError, match=f"{field} is 'a"):
+                audit.log_module_call(ALICE.model_copy(update={field: odd}), "r1", result())
+        with pytest.raises(ValueError, match="tenant_id is 'a"):
+            audit.read(odd)
+        with pytest.raises(ValueError, match="tenant_id is 'a"):
+            audit.delete_tenant(odd)
+        assert len(audit.read(kept)) == 1
+
     def test_an_id_that_would_have_to_be_cut_is_refused(self, audit):
         long = ALICE.model_copy(update={"tenant_id": "t" * 192})
         with pytest.raises(ValueError, match="tenant_id has 192 characters"):
@@ -183,9 +215,54 @@ class AuditContract:
         assert audit.read("acme") == []
 
     def test_a_page_has_a_size(self, audit):
-        for limit in (0, 1001, True):
+        for limit in (0, 1001, True, 1.5, None):
             with pytest.raises(ValueError, match="expected 1 to 1000"):
                 audit.read("acme", limit=limit)
+
+    def test_a_page_begins_before_any_number(self, audit):
+        audit.log_module_call(ALICE, "r1", result())
+
+        assert len(audit.read("acme", before=10**30)) == 1
+        assert audit.read("acme", before=0) == audit.read("acme", before=-(10**30)) == []
+        for before in ("1", 1.5, True):
+            with pytest.raises(ValueError, match="expected the id of a row"):
+                audit.read("acme", before=before)
+
+    def test_a_user_or_a_tenant_is_deleted_and_nobody_else(self, audit):
+        carol = ALICE.model_copy(update={"user_id": "carol"})
+        alice_at_globex = BOB.model_copy(update={"user_id": "alice"})
+        for actor in (ALICE, ALICE, carol, BOB, alice_at_globex):
+            audit.log_module_call(actor, "r1", result())
+
+        assert audit.delete_user("acme", "alice") == 2
+        assert [row.user_id for row in audit.read("acme")] == ["carol"]
+        assert [row.user_id for row in audit.read("globex")] == ["alice", "bob"]
+        assert audit.delete_tenant("globex") == 2
+        assert audit.delete_tenant("globex") == 0
+        assert audit.read("globex") == []
+        assert [row.user_id for row in audit.read("acme")] == ["carol"]
+
+    def test_many_rows_are_deleted_some_at_a_time(self, audit, store):
+        with store.transaction():
+            for _ in range(1100):
+                audit.log_module_call(ALICE, "r1", result())
+            audit.log_module_call(BOB, "r1", result())
+
+        assert audit.delete_tenant("acme") == 1100
+        assert len(audit.read("globex")) == 1
+
+    def test_what_is_old_is_purged(self, audit, store):
+        audit.log_module_call(ALICE, "old", result("old"))
+        with store._begin() as conn:
+            conn.execute(text("UPDATE audit_log SET created_at = created_at - 172800000000"))
+        audit.log_module_call(ALICE, "new", result("new"))
+
+        assert audit.purge_before(3) == audit.purge_before(10**30) == 0
+        assert audit.purge_before(1) == 1
+        assert [row.request_id for row in audit.read("acme")] == ["new"]
+        for days in (0, -1, 1.5, True):
+            with pytest.raises(ValueError, match="days"):
+                audit.purge_before(days)
 
     def test_a_second_log_on_the_same_database_finds_the_rows(self, audit, store):
         audit.log_module_call(ALICE, "r1", result())
@@ -249,7 +326,36 @@ class TestSQLiteInMemory(AuditContract):
         store.close()
 
 
-class TestPostgres(AuditContract):
+class ServerContract(AuditContract):
+    """Give a fixture `drop` too, which ends the store's connections."""
+
+    def test_a_connection_that_drops_costs_one_row_at_most_and_not_in_silence(self, audit, drop):
+        audit.log_module_call(ALICE, "r1", result("r1"))
+        kept, lost = ["r1"], []
+        drop()
+
+        for request_id in ("r2", "r3"):
+            try:
+                audit.log_module_call(ALICE, request_id, result(request_id))
+            except StoreError as error:
+                lost.append(error)
+            else:
+                kept.insert(0, request_id)
+
+        assert "r3" in kept
+        assert all(error.retryable for error in lost)
+        assert [row.request_id for row in audit.read("acme")] == kept
+
+
+class TestPostgres(ServerContract):
+    @pytest.fixture
+    def drop(self, postgres: Postgres, store: PostgresStore) -> Callable[[], object]:
+        others = "FROM pg_stat_activity WHERE datname = current_database()"
+        mine = f"{others} AND pid <> pg_backend_pid()"
+        url = store._engine.url.render_as_string(hide_password=False)
+        plain = url.replace("+psycopg2", "")
+        return lambda: postgres.execute(f"SELECT pg_terminate_backend(pid, 5000) {mine}", plain)
+
     @pytest.fixture
     def store(self, postgres: Postgres) -> Iterator[PostgresStore]:
         with postgres.database() as url:
@@ -258,7 +364,13 @@ class TestPostgres(AuditContract):
             store.close()
 
 
-class TestMariaDB(AuditContract):
+class TestMariaDB(ServerContract):
+    @pytest.fixture
+    def drop(self, mariadb: MariaDB, store: MySQLStore) -> Callable[[], object]:
+        name = store._engine.url.database
+        mine = f"SELECT id FROM information_schema.processlist WHERE db = '{name}'"
+        return lambda: [mariadb.execute(f"KILL {number}") for (number,) in mariadb.execute(mine)]
+
     @pytest.fixture
     def store(self, mariadb: MariaDB) -> Iterator[MySQLStore]:
         with mariadb.database() as url:
@@ -303,6 +415,24 @@ def test_a_database_that_cannot_be_written_is_a_store_error(tmp_path: Path):
 
     with pytest.raises(StoreError, match="audit_log"):
         audit.log_module_call(ALICE, "r1", result())
+    store.close()
+
+
+def test_a_model_without_a_price_is_not_free_in_the_log(tmp_path: Path):
+    class Foreign(StubProvider):
+        name = "foreign"
+
+    said = OUTPUT.model_dump_json()
+    client = LLMClient(LLM(Foreign([said], model="who-knows")))
+    complaint = TriageRequest(subject="s", body="b", customer_tier="gold")
+    with pytest.warns(UserWarning, match="no price"):
+        answered = triage.run(complaint, actor=ALICE, request_id="r1", client=client)
+    store = SQLiteStore(tmp_path / "audit.db")
+    audit = AuditLog(store)
+    audit.log_module_call(ALICE, "r1", answered)
+
+    [row] = audit.read("acme")
+    assert (row.model_id, row.cost_usd, row.validated) == ("who-knows", None, True)
     store.close()
 
 

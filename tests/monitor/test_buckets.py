@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -31,7 +32,8 @@ def pieces(since: int, until: int, widths: tuple[Width, ...]) -> list[tuple[int,
     spans = [
         ((number - width.first) * width.us, (number + 1 - width.first) * width.us)
         for width, ranges in found.buckets.items()
-        for number in buckets.numbers(ranges)
+        for first, last in ranges
+        for number in range(first, last)
     ]
     return sorted([*spans, *found.rest])
 
@@ -48,6 +50,22 @@ def test_the_pieces_of_a_span_follow_each_other_from_end_to_end(
     assert found[0][0] == since
     assert found[-1][1] == until
     assert [end for _, end in found[:-1]] == [start for start, _ in found[1:]]
+
+
+@given(st.integers(0, 5000), st.integers(0, 5000))
+def test_what_is_added_less_what_is_taken_off_is_the_span(since: int, until: int) -> None:
+    found = buckets.pieces(since * QUARTER.us, until * QUARTER.us)
+
+    counted: Counter[int] = Counter()
+    for piece in found:
+        length = piece.width.us // QUARTER.us
+        first, last = (number - piece.width.first for number in (piece.first, piece.last))
+        counted.update(dict.fromkeys(range(first * length, last * length), piece.sign))
+    assert {quarter: n for quarter, n in counted.items() if n} == dict.fromkeys(
+        range(since, until), 1
+    )
+    assert len(found) <= 5
+    assert sum(p.last - p.first for p in found if p.width is not DAY) <= 2 * (6 + 4)
 
 
 @given(TIMES, TIMES)

@@ -220,6 +220,14 @@ def test_a_purge_of_a_user_can_be_tried(said, db):
     assert said("purge", "--user", "bob", "--session", "s1") == "Deleted 4 rows.\n"
 
 
+def test_a_purge_of_a_user_takes_what_a_program_has_left_outside(said, db):
+    left_in_the_spool(db, entry("q4", "c4"), entry("q5", "c5", "bob"))
+
+    assert said("purge", "--user", "bob") == "Deleted 7 rows.\n"
+    assert rows_of(db, "SELECT DISTINCT user_id FROM token_records") == [("alice",)]
+    assert rows_of(db, "SELECT count(*) FROM token_records") == [(3,)]
+
+
 def test_a_purge_of_what_is_old_can_be_tried(said, db):
     with closing(SQLiteStore(db)) as store:
         store.write([entry("old", "c0", at=NOON.replace(year=2020))])

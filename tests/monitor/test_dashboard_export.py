@@ -14,7 +14,7 @@ import pytest
 from pywrapai_monitor.db.base import Feedback, Row, StoreError
 from pywrapai_monitor.export import COLUMNS
 from tests.contracts.store_rows import NOON, Clock, entry
-from tests.monitor.dashboard_client import TOKEN, Foreign, client, sqlite, turn
+from tests.monitor.dashboard_client import TOKEN, Foreign, client, sqlite, turn, view
 
 
 class Counting(Foreign):  # type: ignore[misc]
@@ -43,6 +43,19 @@ def test_csv_has_the_columns_and_every_row():
     assert answer.headers["Cache-Control"] == "no-store"
     assert tuple(rows[0]) == COLUMNS["conversations"]
     assert [row["content"] for row in rows][::2] == ['says "a",\nb', "'=HYPERLINK(1)"]
+
+
+def test_a_file_has_the_order_of_the_pages_though_the_clock_stands_still():
+    asked = client(sqlite(*(turn(f"q{i}", f"c{i}") for i in range(5))))
+
+    def said(kind: str) -> list[Any]:
+        lines = asked.get(f"/api/export/{kind}.jsonl?user_id=alice&session_id=s1").text
+        return [json.loads(line)["id"] for line in lines.splitlines()]
+
+    shown = view(asked, "conversation", user_id="alice", session_id="s1")["messages"]
+    assert said("conversations") == [row["id"] for row in shown]
+    calls = view(asked, "calls", user_id="alice")["rows"]
+    assert said("token_records") == [row["id"] for row in calls][::-1]
 
 
 def test_json_lines_are_exact():

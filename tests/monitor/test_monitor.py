@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from pywrapai import (
 from pywrapai.testing import StubProvider
 from pywrapai.testing.server import StubServer
 from pywrapai.testing.wires import text
-from pywrapai_graph import GraphLLM
+from pywrapai_graph import BM25Retriever, GraphLLM
 from pywrapai_monitor import Monitor, SQLiteStore, StoreError
 
 TOOL = {"name": "f", "description": "", "parameters": {"type": "object"}}
@@ -180,6 +181,24 @@ async def test_a_stream_that_its_reader_leaves_is_kept_as_shown(monitor):
     assert [row["status"] for row in records] == ["interrupted", "interrupted", "ok"]
 
 
+@pytest.mark.parametrize("ends", ["left", "cut", "whole"])
+def test_what_a_stream_cost_is_known_only_at_its_end(monitor, ends):
+    with StubServer() as server:
+        answer = text("one two three")
+        server.reply(answer.cut_after(2) if ends == "cut" else answer)
+        llm = LLM("openai", "gpt-4o-mini", api_key="k", base_url=server.url(), max_retries=0)
+        stream = monitor.wrap(GraphLLM(llm), user_id="u", session_id="s").stream("count")
+        next(stream)
+        if ends == "left":
+            stream.close()
+        with suppress(StreamInterruptedError):
+            list(stream)
+
+    (row,) = monitor.store.get_session_token_records("u", "s")
+    assert row["priced"] is (ends == "whole")
+    assert monitor.store.get_overview()["unpriced_calls"] == (ends != "whole")
+
+
 def test_a_stream_that_the_server_breaks_is_an_error_with_its_partial_text(monitor):
     with StubServer() as server:
         server.reply(text("one two three").cut_after(2))
@@ -293,15 +312,27 @@ def test_user_and_session_must_be_given(monitor, who):
         monitor.wrap(graph_of()[0], **who)
 
 
-def test_max_turns_is_no_negative_number(monitor):
+@pytest.mark.parametrize("turns", [-1, 1.5, True, "3"])
+def test_max_turns_is_a_number_of_turns(monitor, turns):
     with pytest.raises(ValueError, match="max_turns"):
-        monitor.wrap(graph_of()[0], user_id="u", session_id="s", max_turns=-1)
+        monitor.wrap(graph_of()[0], user_id="u", session_id="s", max_turns=turns)
 
 
 @pytest.mark.parametrize("given", [{}, {"db_path": "x.db", "store": object()}])
 def test_exactly_one_of_path_and_store_is_needed(given):
     with pytest.raises(ValueError, match="exactly one"):
         Monitor(**given)
+
+
+def test_what_embeds_nothing_has_no_build_to_record(monitor):
+    with pytest.raises(TypeError, match="takes an Embedder"):
+        monitor.record_embedding_build(BM25Retriever())
+
+
+@pytest.mark.parametrize("store", ["m.db", SQLiteStore])
+def test_what_is_no_store_is_refused(store):
+    with pytest.raises(TypeError, match="store= takes a store"):
+        Monitor(store=store)
 
 
 def test_the_environment_may_name_the_database(tmp_path, monkeypatch):
@@ -311,9 +342,33 @@ def test_the_environment_may_name_the_database(tmp_path, monkeypatch):
     monkeypatch.setenv("PYWRAPAI_DB_URL", "oracle://x")
     with pytest.raises(ConfigurationError, match="oracle"):
         Monitor.from_env()
+    monkeypatch.setenv("PYWRAPAI_DB_URL", " ")
+    with pytest.raises(ConfigurationError, match="PYWRAPAI_DB_URL is not set"):
+        Monitor.from_env()
     monkeypatch.delenv("PYWRAPAI_DB_URL")
     with pytest.raises(ConfigurationError, match="PYWRAPAI_DB_URL"):
         Monitor.from_env()
+
+
+@pytest.mark.parametrize("session", [None, "s1"])
+def test_what_waits_outside_of_the_database_is_deleted_with_the_rest(
+    monitor, monkeypatch, tmp_path, session
+):
+    monkeypatch.setattr("pywrapai_monitor.db.sqlite._BUSY_TIMEOUT_S", 0.01)
+    tracked = monitor.wrap(graph_of("a", "b")[0], "alice", "s1", max_turns=0)
+    tracked.chat("first")
+    with closing(sqlite3.connect(tmp_path / "monitor.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        tracked.chat("second")
+        assert monitor.recorder.counts()["spooled"] == 1
+        other.execute("ROLLBACK")
+
+    gone = monitor.delete_session("alice", session) if session else monitor.delete_user("alice")
+
+    report = monitor.flush()
+    assert (gone, bool(report), report.written) == (6, True, 2)
+    assert monitor.store.get_conversation("alice", "s1") == []
+    assert monitor.store.get_overview()["calls"] == 0
 
 
 @pytest.mark.parametrize("path", ["/proc/nowhere/m.db", "/proc/version", "."])

@@ -139,6 +139,24 @@ async def test_every_model_call_is_one_token_record_and_their_money_is_the_runs(
         assert {m.call_id for m in entry.messages} == {entry.token.call_id}
 
 
+@pytest.mark.parametrize(
+    ("value", "kept"), [(0, "0"), ("", '""'), ([], "[]"), (False, "false"), (None, "null")]
+)
+def test_a_result_that_is_next_to_nothing_is_kept_as_such(value, kept):
+    @tool
+    def give() -> object:
+        """Give something."""
+        return value
+
+    agent, notebook, _ = agent_of([call("give")], "done")
+    agent.registry.register(give)
+
+    agent.run("Go.")
+
+    (row,) = notebook.store.export_rows("tool_calls")
+    assert (row["status"], row["result"], row["error"]) == ("ok", kept, None)
+
+
 @EACH
 async def test_what_the_agent_does_is_what_it_does_unwatched(way):
     def step_of(event):

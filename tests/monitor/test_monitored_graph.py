@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from contextlib import suppress
 
 import pytest
@@ -169,6 +170,23 @@ def test_the_labels_of_a_record_are_its_own():
 
     assert notebook.tokens[0].metadata["cart"] == [1, 2]
     assert notebook.tokens[0].metadata["nan"] == "NaN"
+
+
+def test_what_an_object_among_the_labels_can_do_is_not_done():
+    class Body:
+        async def json(self) -> dict[str, str]:
+            raise AssertionError("it was read")
+
+        def __repr__(self) -> str:
+            return "a body"
+
+    tracked, notebook, _ = tracked_of("x")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tracked.chat("hi", metadata={"request": Body()})
+
+    assert notebook.tokens[0].metadata == {"request": "a body"}
 
 
 def test_what_a_user_of_the_graph_looks_at_is_there():

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
+from pymysql.err import OperationalError
 
 from pywrapai_monitor.db import mysql as mysql_module
 from pywrapai_monitor.db import transactions
@@ -40,6 +41,7 @@ def url(mariadb: MariaDB) -> Iterator[str]:
 class TestMariaDB(ServerStoreContract):
     scheme = "mysql"
     kill = "KILL {}"
+    gone = (OperationalError,)
     hold_lock = "SELECT 1 FROM session_totals WHERE user_id = '{}' FOR UPDATE"
 
     @pytest.fixture(scope="class")

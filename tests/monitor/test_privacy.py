@@ -167,6 +167,12 @@ def test_a_mask_is_a_plain_function(mask):
         Privacy(mask)
 
 
+@pytest.mark.parametrize("answer", ["no", "False", 0, None])
+def test_whether_content_is_stored_is_true_or_false(answer):
+    with pytest.raises(TypeError, match="store_content"):
+        Privacy(store_content=answer)
+
+
 def test_without_content_numbers_and_ids_are_kept_alone():
     after = Privacy(store_content=False).entry(entry_of("hello"))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,39 @@ def test_a_directory_that_is_away_is_worth_another_try(tmp_path: Path) -> None:
 @needs_fork
 def test_what_could_not_be_written_is_opened_anew_once_it_can(path: Path) -> None:
     assert run_as_script(sqlite_processes.make_writable_again).split() == ["True", "1"]
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_what_is_written_after_the_file_was_deleted_is_in_the_one_that_is_there(
+    store: SQLiteStore, path: Path, tmp_path: Path, another: bool
+) -> None:
+    store.write([entry("lost", "c0")])
+    with closing(SQLiteStore(tmp_path / "another.db")) as other:
+        other.write([entry("theirs", "c1")])
+    for file in tmp_path.glob("library.db*"):
+        file.unlink()
+    if another:
+        (tmp_path / "another.db").rename(path)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: store.write([entry(f"q{i}", f"d{i}")]), range(10)))
+
+    expected = {f"q{i}" for i in range(10)} | ({"theirs"} if another else set())
+    assert {text for text in texts(store) if not text.startswith("re:")} == expected
+    with closing(SQLiteStore(path)) as other:
+        assert texts(other) == texts(store)
+
+
+def test_what_was_deleted_is_nowhere_in_the_files(store: SQLiteStore, path: Path) -> None:
+    secret = b"s3cr3t"
+    write_many(store, 20, 100)
+    store.write([entry("s3cr3t " * 2000, f"c{i}", "bob") for i in range(20)])
+
+    store.delete_user("bob")
+
+    files = [file.read_bytes() for file in path.parent.iterdir()]
+    assert len(files) == 3
+    assert not any(secret in content for content in files)
 
 
 @pytest.mark.parametrize("damage", ["DROP TABLE session_totals", "DROP TABLE token_records"])

@@ -381,6 +381,29 @@ def test_content_passes_the_mask_and_images_are_not_in_it(traced):
     assert "108 bytes" in shown
 
 
+def test_what_no_exporter_could_send_is_written_otherwise(traced):
+    half = "half \ud83d"
+    calls = [ToolCall("c1", "f", {"x": float("nan"), "y": half})]
+    tracked, _, _ = tracked_of(
+        LLMResponse(half, tool_calls=calls),
+        ServerError(half),
+        tracing=traced.tracing(content=True),
+        session_id=half,
+        prompt_name=half,
+    )
+    tracked.chat(half)
+    with pytest.raises(ServerError):
+        tracked.chat(half)
+
+    for span in traced.spans:
+        span.to_json().encode()
+        told = [*span.attributes.values(), span.status.description or ""]
+        assert [value for value in told if isinstance(value, str) and half in value] == []
+        assert span.attributes["gen_ai.conversation.id"] == "half \ufffd"
+    answer = json.loads(traced.spans[0].attributes["gen_ai.output.messages"])[0]
+    assert answer["parts"][1]["arguments"] == {"x": "NaN", "y": "half \ufffd"}
+
+
 def test_an_error_text_that_is_asked_for_passes_the_mask(traced):
     tracked, _, _ = tracked_of(
         ServerError("no s3cr3t"),
