@@ -36,7 +36,9 @@ packages: .venv/dev
 	$(BIN)/python scripts/try_packages.py
 
 LOWEST := .venv-lowest/bin/python
-LOWEST_TESTS := tests/engine tests/graph tests/monitor --ignore-glob=*browser*
+# What is left out needs a browser, or the way in which the newest Qdrant client quotes a name.
+LOWEST_TESTS := tests/engine tests/graph tests/monitor --ignore-glob=*browser* \
+	--deselect tests/graph/test_qdrant_store.py::test_what_a_server_refuses_is_told_in_its_words
 lowest: .venv/dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --resolution lowest-direct -e ".[all]"

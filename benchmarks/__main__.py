@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import quantiles
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from benchmarks.calls import PROVIDERS
@@ -39,9 +39,10 @@ Times = dict[str, dict[str, float]]
 
 
 def race(sides: dict[str, Callable[[], Any]], calls: int, rounds: int) -> dict[str, float]:
-    """The microseconds of a call of each side; they take turns, and go back and forth.
+    """The microseconds of CPU that a call of each side takes; they take turns, to and fro.
 
-    It is the lower quartile: what a call takes while nobody else wants the core.
+    It is the lower quartile of time in this process, in which others that want the core, and the
+    server, have no part.
     """
     for call in sides.values():
         for _ in range(3):
@@ -52,9 +53,9 @@ def race(sides: dict[str, Callable[[], Any]], calls: int, rounds: int) -> dict[s
     for number in range(rounds):
         for name in list(sides)[:: -1 if number % 2 else 1]:
             for _ in range(calls):
-                started = perf_counter()
+                started = process_time()
                 sides[name]()
-                spent[name].append((perf_counter() - started) * 1e6)
+                spent[name].append((process_time() - started) * 1e6)
     gc.unfreeze()
     return {name: quantiles(times, n=4)[0] for name, times in spent.items()}
 
@@ -110,7 +111,7 @@ def report(calls: Times, imports: dict[str, float], figures: Sequence[Figure]) -
     """What goes between the marks of the page."""
     one, hundred = calls["1 message"], calls["100 messages"]
     peers = table(
-        ("library", "1 message, µs", "100 messages, µs", "import, ms"),
+        ("library", "1 message, µs CPU", "100 messages, µs CPU", "import, ms"),
         [
             (name, f"{one[name]:,.0f}", f"{hundred[name]:,.0f}", f"{imports[name]:,.0f}")
             for name in one
@@ -149,7 +150,7 @@ def plot(calls: Times, path: Path) -> None:
         colours = ["#1a5a96" if name == "pywrapai" else "#a9bccd" for name in names]
         bars = axis.barh(names, [times[name] for name in names], color=colours)
         axis.bar_label(bars, fmt="{:,.0f}", padding=3)
-        axis.set(title=f"One call, {case}", xlabel="µs, less is better")
+        axis.set(title=f"One call, {case}", xlabel="µs of CPU, less is better")
         axis.spines[["top", "right"]].set_visible(False)
         axis.margins(x=0.2)
     figure.savefig(path, metadata={"Date": None, "Creator": None})

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -141,11 +142,17 @@ def built(folder: Path) -> Path:
     return wheel
 
 
+def direct(extra: str) -> list[str]:
+    """What an extra asks for, to be asked for by name: only then uv takes the lowest of it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return list(project["optional-dependencies"].get(extra, ()))
+
+
 def tried(wheel: Path, extra: str, folder: Path, lowest: bool) -> str | None:
     """What went wrong with an extra, or None."""
     python = folder / "env" / "bin" / "python"
     asked = f"pywrapai[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
-    how = ("--resolution", "lowest-direct") if lowest else ()
+    how = ("--resolution", "lowest-direct", *direct(extra)) if lowest else ()
     try:
         uv("venv", "--quiet", "--python", sys.executable, str(folder / "env"))
         uv("pip", "install", "--quiet", "--python", str(python), *how, asked)
