@@ -33,6 +33,7 @@ from pywrapai.testing import StubProvider
 from pywrapai.testing.server import StubServer, refusing_port
 from pywrapai.testing.wires import hang_up, html, raw, status, text
 from pywrapai.testing.wires.openai import completion
+from pywrapai.tokens import pricing
 
 TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 HELLO = ChatRequest(messages=TURNS)
@@ -413,7 +414,9 @@ def test_a_client_of_something_else_is_refused():
         LLMClient(LLM(StubProvider(["x"])), omit=["top_p"])
 
 
-def test_an_unknown_price_is_not_passed_off_as_free():
+def test_an_unknown_price_is_not_passed_off_as_free(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pricing, "_warned", {})  # of which only so many are told
+
     class Foreign(StubProvider):
         name = "foreign"
 
