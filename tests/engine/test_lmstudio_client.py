@@ -421,7 +421,7 @@ def test_an_unknown_price_is_not_passed_off_as_free(monkeypatch: pytest.MonkeyPa
         name = "foreign"
 
     with pytest.warns(UserWarning, match="no price"):
-        answer = LLMClient(LLM(Foreign(["x"], model="who-knows"))).chat(HELLO)
+        answer = LLMClient(LLM(Foreign(["x"], model="of-no-price"))).chat(HELLO)
 
     assert answer.cost_usd is None
 
