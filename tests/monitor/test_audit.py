@@ -16,6 +16,7 @@ from sqlalchemy import inspect, text
 
 from pywrapai import LLM, TokenUsage, __version__
 from pywrapai.testing import StubProvider
+from pywrapai.tokens import pricing
 from pywrapai_graph.workflows import (
     Actor,
     LLMClient,
@@ -418,7 +419,11 @@ def test_a_database_that_cannot_be_written_is_a_store_error(tmp_path: Path):
     store.close()
 
 
-def test_a_model_without_a_price_is_not_free_in_the_log(tmp_path: Path):
+def test_a_model_without_a_price_is_not_free_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(pricing, "_warned", {})  # of which only so many are told
+
     class Foreign(StubProvider):
         name = "foreign"
 
