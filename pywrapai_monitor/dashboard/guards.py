@@ -13,7 +13,7 @@ from pywrapai_monitor.dashboard.json_text import json_response
 from pywrapai_monitor.dashboard.login import LIFETIME_S, Failures, Sessions
 from pywrapai_monitor.dashboard.pages import Pages
 
-_OPEN = ("health", "files")
+_OPEN = ("health", "files", "icon")
 _DOORS = ("/login", "/logout")
 
 

@@ -28,6 +28,8 @@ class StaticFiles:
     def __init__(self, app: Flask) -> None:
         self._version = version_of(_FOLDER)
         app.add_url_rule("/static/<version>/<path:name>", "files", self._send)
+        # Where a page names no icon, as a plain text cannot, browsers ask for this one.
+        app.add_url_rule("/favicon.ico", "icon", lambda: send_from_directory(_FOLDER, "icon.svg"))
 
     def path(self, name: str) -> str:
         """Where a file is, below the root of the app."""

@@ -74,6 +74,10 @@ class TestPagesWithoutTheToken:
 
         assert asked.get(path).json == {"status": "ok", "database": "ok", "queued": 1, "lost": 2}
 
+    def test_the_icon_is_open_for_pages_that_cannot_name_it(self, asked):
+        with asked.get("/favicon.ico") as answer:
+            assert (answer.status_code, answer.mimetype) == (200, "image/svg+xml")
+
     def test_the_token_in_an_address_opens_nothing(self, asked):
         assert asked.get(f"/calls?token={TOKEN}").status_code == 302
         assert asked.get(f"/login?token={TOKEN}").status_code == 200
