@@ -150,7 +150,7 @@ class Call:
             kept = *self._paid_before(error), entry(self.turn, outcome)
             yield from self._conversation.keep(*kept, after=error)
             raise
-        yield from self._conversation.keep(*self._paid_before(response))
+        self._conversation.queue(*self._paid_before(response))  # no I/O before the answer is kept
         return self._ended(response)
 
     def streamed(
@@ -169,7 +169,7 @@ class Call:
             kept = *self._paid_before(error), entry(self.turn, outcome, rows)
             yield from self._conversation.keep(*kept, after=error)
             raise
-        yield from self._conversation.keep(*self._paid_before(record.response))
+        self._conversation.queue(*self._paid_before(record.response))
         outcome = self._ended(record.response, None, record)
         record.response = outcome.response
         return outcome
