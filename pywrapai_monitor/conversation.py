@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEvent
 from pywrapai.core.flow import Flow, Step, StreamClosed, StreamFlow, blocking
 from pywrapai.core.stream import StreamRecord
+from pywrapai.tokens.pricing import is_free
 from pywrapai_graph.assembly import Assembly
 from pywrapai_graph.graph import GraphLLM
 from pywrapai_monitor.call_ids import new_call_id
@@ -221,7 +222,7 @@ class Call:
         some providers say only at the end of a stream how many tokens it took.
         """
         told = response.finish_reason is not None and response.usage.total_tokens > 0
-        known = error is None or record is None or told
+        known = error is None or record is None or told or is_free(response.provider)
         return replace(response, call_id=self.id, priced=response.priced and known)
 
 

@@ -20,6 +20,7 @@ from pywrapai_monitor.embedding_costs import embedding_entries
 from pywrapai_monitor.export import export
 from pywrapai_monitor.graph import MonitoredGraph
 from pywrapai_monitor.privacy import Mask, Privacy
+from pywrapai_monitor.prompts import Prompts
 from pywrapai_monitor.recorder import FlushReport, Recorder
 from pywrapai_monitor.spool_files import spool_dir_of
 
@@ -69,6 +70,7 @@ class Monitor:
         self.tracing = tracing
         self.store: BaseStore = _store(db_path or "") if store is None else store
         self.recorder = Recorder(self.store, spool_dir or spool_dir_of(self.store))
+        self._prompts = Prompts(self.store)
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -101,7 +103,7 @@ class Monitor:
             session_id: which of the user's conversations.
             max_turns: how many past turns to send; None is all, 0 none.
             prompt_name: take the system prompt from the registry: the version that the user is
-                pinned to, or the active one.
+                pinned to, or the active one; while the database is away, as `get_prompt` says.
 
         Raises:
             ValueError: an empty user_id or session_id, or a negative max_turns.
@@ -110,9 +112,8 @@ class Monitor:
         _check(graph, user_id, session_id, "max_turns", max_turns)
         version = None
         if prompt_name is not None:
-            pinned = self.store.get_user_prompt_version(user_id, prompt_name)
-            version = pinned or self.store.active_prompt_version(prompt_name)
-            graph = graph.with_system_prompt(self.store.get_prompt(prompt_name, version))
+            text, version = self._prompts.of_user(user_id, prompt_name)
+            graph = graph.with_system_prompt(text)
         conversation = self._conversation(user_id, session_id, max_turns)
         named = replace(conversation, prompt_name=prompt_name, prompt_version=version)
         return MonitoredGraph(graph, named)
@@ -191,8 +192,12 @@ class Monitor:
         self.store.save_prompt(name, version, text, is_active)
 
     def get_prompt(self, name: str, version: str = "active") -> str:
-        """The text of a version, by default the active one. KeyError if there is none."""
-        return self.store.get_prompt(name, version)
+        """The text of a version, by default the active one. KeyError if there is none.
+
+        While the database is away this is what was last read, and a warning is logged; StoreError
+        if that version was not read before.
+        """
+        return self._prompts.text(name, version)
 
     def set_user_prompt(self, user_id: str, prompt_name: str, prompt_version: str) -> None:
         """Pin a user to a version. KeyError if there is no such version."""

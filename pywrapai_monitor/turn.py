@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 from pywrapai.core.base import LLMResponse, Message, Role, ToolCall, ToolResult
 from pywrapai.core.flow import StreamClosed
-from pywrapai.exceptions import ProviderError
+from pywrapai.exceptions import ProviderError, ProviderTimeoutError
+from pywrapai.tokens.pricing import is_free
 from pywrapai_graph.assembly import Assembly
 from pywrapai_graph.rag.types import ScoredChunk
 from pywrapai_graph.tools.values import plain
@@ -168,7 +169,7 @@ def token_row(turn: Turn, outcome: Outcome) -> TokenRecord:
         call_id=outcome.call_id,
         tags=turn.labels.tags,
         metadata=turn.labels.metadata,
-        **_answered(response) if response else _unanswered(turn, error),
+        **_answered(response) if response else _unanswered(turn, outcome),
     )
 
 
@@ -230,6 +231,13 @@ def _answered(response: LLMResponse) -> dict[str, Any]:
     }
 
 
-def _unanswered(turn: Turn, error: BaseException | None) -> dict[str, Any]:
-    request_id = error.request_id if isinstance(error, ProviderError) else None
-    return {"model": turn.model, "provider": turn.provider, "request_id": request_id}
+def _unanswered(turn: Turn, outcome: Outcome) -> dict[str, Any]:
+    error = outcome.error
+    # Where nobody waited for the answer, the provider may have given one and want its money.
+    unknown = outcome.status == "cancelled" or isinstance(error, ProviderTimeoutError)
+    return {
+        "model": turn.model,
+        "provider": turn.provider,
+        "priced": not unknown or is_free(turn.provider),
+        "request_id": error.request_id if isinstance(error, ProviderError) else None,
+    }

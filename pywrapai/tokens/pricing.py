@@ -117,6 +117,11 @@ def price_call(
     return Cost(micro_usd / 1e6, True)
 
 
+def is_free(provider: str | None) -> bool:
+    """Whether the provider is a program on this machine, whose calls cost nothing."""
+    return _canonical(provider) in _LOCAL_PROVIDERS
+
+
 def token_count(count: Any) -> int:
     """A number of tokens as providers report it: an int from 0 on, 0 for None or nonsense."""
     if type(count) is int and 0 <= count <= _MAX_TOKENS:
@@ -262,7 +267,7 @@ def _look_up(book: _Book, model: Any, provider: Any) -> _Price | None:
     vendor = _canonical(provider)
     named = isinstance(model, str) and len(model) <= _MAX_NAME_LENGTH
     known = book.look_up(model, vendor) if named else None
-    prices = _FREE if vendor in _LOCAL_PROVIDERS else known
+    prices = _FREE if is_free(provider) else known
     price = None if prices is None else _Price.of(prices)
     if named and len(vendor or "") <= _MAX_NAME_LENGTH and isinstance(provider, str | None):
         if len(book.found) >= _MAX_NAMES:

@@ -16,8 +16,10 @@ from pywrapai import (
     LLM,
     ConfigurationError,
     ContentFilterError,
+    InvalidRequestError,
     LLMResponse,
     Message,
+    ProviderTimeoutError,
     Role,
     ServerError,
     StreamInterruptedError,
@@ -26,7 +28,7 @@ from pywrapai import (
 )
 from pywrapai.testing import StubProvider
 from pywrapai.testing.server import StubServer
-from pywrapai.testing.wires import text
+from pywrapai.testing.wires import raw, text
 from pywrapai_graph import BM25Retriever, GraphLLM
 from pywrapai_monitor import Monitor, SQLiteStore, StoreError
 
@@ -226,8 +228,35 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(monitor):
 
     assert tracked.conversation.recorder.flush(60)
     (row,) = monitor.store.get_session_token_records("u", "s")
-    assert row["status"] == "cancelled"
+    assert (row["status"], row["priced"]) == ("cancelled", False)
     assert monitor.store.get_conversation("u", "s") == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "priced"), [("openai", False), ("lmstudio", True)], ids=["paid", "free"]
+)
+def test_what_an_answer_cost_that_nobody_waited_for_is_not_known(monitor, provider, priced):
+    with StubServer() as server:
+        server.reply(text("late").delayed(30))
+        llm = LLM(
+            provider, "gpt-4o-mini", api_key="k", base_url=server.url(), max_retries=0, timeout=0.1
+        )
+        with pytest.raises(ProviderTimeoutError):
+            monitor.wrap(GraphLLM(llm), user_id="u", session_id="s").chat("hello")
+
+    (row,) = monitor.store.get_session_token_records("u", "s")
+    assert (row["status"], row["priced"], row["cost_usd"]) == ("error", priced, 0)
+
+
+def test_a_refused_call_costs_nothing(monitor):
+    with StubServer() as server:
+        server.reply(raw({"error": {"message": "no"}}, status=400))
+        llm = LLM("openai", "gpt-4o-mini", api_key="k", base_url=server.url())
+        with pytest.raises(InvalidRequestError):
+            monitor.wrap(GraphLLM(llm), user_id="u", session_id="s").chat("hello")
+
+    (row,) = monitor.store.get_session_token_records("u", "s")
+    assert (row["status"], row["priced"], row["cost_usd"]) == ("error", True, 0)
 
 
 def test_a_turn_is_kept_when_its_text_has_come_and_not_while_tools_are_asked_for(monitor):
