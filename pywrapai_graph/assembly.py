@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pywrapai.core.base import Content, Message, Role
 from pywrapai.core.messages import MessageInput, to_messages
@@ -51,14 +52,22 @@ class Assembly:
         return replace(self, messages=messages, rag_chunks=list(chunks))
 
 
+GraphInput: TypeAlias = MessageInput | Assembly
+"""What a graph is asked: messages that are to be assembled, or what was assembled before."""
+
+
 def assemble(
-    given: MessageInput, history: Sequence[Message] | None, system_prompt: str | None
+    given: GraphInput, history: Sequence[Message] | None, system_prompt: str | None
 ) -> Assembly:
     """System prompt first, history oldest first, input last.
 
     With a system prompt, a SYSTEM message at the head of the input or in the history gives way
-    to it. Raises ValueError for an empty user message.
+    to it. Raises ValueError for an empty user message, or a history beside an Assembly.
     """
+    if isinstance(given, Assembly):
+        if history:
+            raise ValueError("an Assembly has its history already: leave history= out")
+        return given
     turns = to_messages(given)
     _refuse_empty(turns)
     if system_prompt is not None and turns[0].role == Role.SYSTEM:

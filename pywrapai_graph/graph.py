@@ -11,7 +11,6 @@ from pywrapai.cache import BaseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEvent
 from pywrapai.core.flow import Flow, StreamFlow
-from pywrapai.core.messages import MessageInput
 from pywrapai.core.stream import (
     AsyncEventStream,
     AsyncTextStream,
@@ -21,7 +20,7 @@ from pywrapai.core.stream import (
 )
 from pywrapai.llm import LLM, refuse_tools
 from pywrapai.tokens import TokenTracker
-from pywrapai_graph.assembly import Assembly, assemble
+from pywrapai_graph.assembly import Assembly, GraphInput, assemble
 from pywrapai_graph.prompts import PromptRegistry
 from pywrapai_graph.rag.types import check_k
 
@@ -33,7 +32,8 @@ class GraphLLM:
     """An LLM with a system prompt, a history and retrieved context around each message.
 
     Keeps no conversation of its own: history comes with the call, and goes back with the caller.
-    May be shared by threads and by tasks.
+    Whatever takes an input also takes what `assemble` gave, and sends it as it is. May be shared by
+    threads and by tasks.
 
     Args:
         llm: the model to call.
@@ -101,7 +101,7 @@ class GraphLLM:
         return twin
 
     def assemble(
-        self, input: MessageInput, history: Sequence[Message] | None = None, rag: bool = True
+        self, input: GraphInput, history: Sequence[Message] | None = None, rag: bool = True
     ) -> Assembly:
         """What a call would send; asks the retriever, if there is one and `rag` is true.
 
@@ -111,16 +111,17 @@ class GraphLLM:
         return flow.run(self.assembly_flow(input, history, rag))
 
     async def aassemble(
-        self, input: MessageInput, history: Sequence[Message] | None = None, rag: bool = True
+        self, input: GraphInput, history: Sequence[Message] | None = None, rag: bool = True
     ) -> Assembly:
         """`assemble`, awaited."""
         return await flow.arun(self.assembly_flow(input, history, rag))
 
     def assembly_flow(
-        self, input: MessageInput, history: Sequence[Message] | None, rag: bool
+        self, input: GraphInput, history: Sequence[Message] | None, rag: bool
     ) -> Flow[Assembly]:
         """`assemble` as a flow, for a layer above that adds to it."""
-        return self._with_context(assemble(input, history, self.system_prompt), rag)
+        plain = assemble(input, history, self.system_prompt)
+        return self._with_context(plain, rag and plain is not input)
 
     def _with_context(self, plain: Assembly, rag: bool) -> Flow[Assembly]:
         if self.retriever is None or not rag or not plain.asks:
@@ -130,7 +131,7 @@ class GraphLLM:
 
     def chat(
         self,
-        input: MessageInput,
+        input: GraphInput,
         history: Sequence[Message] | None = None,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
@@ -143,7 +144,7 @@ class GraphLLM:
 
     async def achat(
         self,
-        input: MessageInput,
+        input: GraphInput,
         history: Sequence[Message] | None = None,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
@@ -156,7 +157,7 @@ class GraphLLM:
 
     def stream(
         self,
-        input: MessageInput,
+        input: GraphInput,
         history: Sequence[Message] | None = None,
         rag: bool = True,
         **overrides: Any,
@@ -171,7 +172,7 @@ class GraphLLM:
 
     def astream(
         self,
-        input: MessageInput,
+        input: GraphInput,
         history: Sequence[Message] | None = None,
         rag: bool = True,
         **overrides: Any,
@@ -183,7 +184,7 @@ class GraphLLM:
 
     def stream_events(
         self,
-        input: MessageInput,
+        input: GraphInput,
         history: Sequence[Message] | None = None,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
@@ -197,7 +198,7 @@ class GraphLLM:
 
     def astream_events(
         self,
-        input: MessageInput,
+        input: GraphInput,
         history: Sequence[Message] | None = None,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
@@ -211,7 +212,7 @@ class GraphLLM:
 
     def _events(
         self,
-        input: MessageInput,
+        input: GraphInput,
         history: Sequence[Message] | None,
         rag: bool,
         overrides: dict[str, Any],
@@ -219,6 +220,7 @@ class GraphLLM:
         """A stream that was checked and has not begun, and what it will leave behind."""
         plain = assemble(input, history, self.system_prompt)
         request, record = self.llm.request(plain.messages, **overrides), StreamRecord()
+        rag = rag and plain is not input
         return self._events_flow(plain, request, rag, overrides, record), record
 
     def _events_flow(
@@ -236,7 +238,7 @@ class GraphLLM:
 
     def chat_structured(
         self,
-        input: MessageInput,
+        input: GraphInput,
         schema: Any,
         history: Sequence[Message] | None = None,
         rag: bool = True,
@@ -248,7 +250,7 @@ class GraphLLM:
 
     async def achat_structured(
         self,
-        input: MessageInput,
+        input: GraphInput,
         schema: Any,
         history: Sequence[Message] | None = None,
         rag: bool = True,

@@ -13,7 +13,6 @@ from pywrapai.cache import BaseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
 from pywrapai.core.flow import Emit, Flow, StreamClosed, StreamFlow
-from pywrapai.core.messages import MessageInput
 from pywrapai.core.stream import (
     AsyncEventStream,
     AsyncTextStream,
@@ -23,7 +22,7 @@ from pywrapai.core.stream import (
 )
 from pywrapai.llm import LLM, refuse_tools
 from pywrapai.tokens import TokenTracker
-from pywrapai_graph.assembly import Assembly
+from pywrapai_graph.assembly import Assembly, GraphInput
 from pywrapai_graph.graph import GraphLLM
 from pywrapai_monitor.call_ids import new_call_id
 from pywrapai_monitor.conversation import Call, Conversation, closable
@@ -103,19 +102,19 @@ class MonitoredGraph:
         twin.conversation = replace(self.conversation, prompt_name=None, prompt_version=None)
         return twin
 
-    def assemble(self, input: MessageInput, rag: bool = True) -> Assembly:
+    def assemble(self, input: GraphInput, rag: bool = True) -> Assembly:
         """What a call would send, history included."""
         self._checked(input, {})
         return flow.run(self._assembly(input, rag))
 
-    async def aassemble(self, input: MessageInput, rag: bool = True) -> Assembly:
+    async def aassemble(self, input: GraphInput, rag: bool = True) -> Assembly:
         """`assemble`, awaited."""
         self._checked(input, {})
         return await flow.arun(self._assembly(input, rag))
 
     def chat(
         self,
-        input: MessageInput,
+        input: GraphInput,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
         rag: bool = True,
@@ -131,7 +130,7 @@ class MonitoredGraph:
 
     async def achat(
         self,
-        input: MessageInput,
+        input: GraphInput,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
         rag: bool = True,
@@ -147,7 +146,7 @@ class MonitoredGraph:
 
     def stream(
         self,
-        input: MessageInput,
+        input: GraphInput,
         rag: bool = True,
         *,
         metadata: Mapping[str, Any] | None = None,
@@ -161,7 +160,7 @@ class MonitoredGraph:
 
     def astream(
         self,
-        input: MessageInput,
+        input: GraphInput,
         rag: bool = True,
         *,
         metadata: Mapping[str, Any] | None = None,
@@ -175,7 +174,7 @@ class MonitoredGraph:
 
     def stream_events(
         self,
-        input: MessageInput,
+        input: GraphInput,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
         rag: bool = True,
@@ -191,7 +190,7 @@ class MonitoredGraph:
 
     def astream_events(
         self,
-        input: MessageInput,
+        input: GraphInput,
         tools: list[dict[str, Any]] | None = None,
         tool_choice: str | None = None,
         rag: bool = True,
@@ -207,7 +206,7 @@ class MonitoredGraph:
 
     def chat_structured(
         self,
-        input: MessageInput,
+        input: GraphInput,
         schema: Any,
         rag: bool = True,
         *,
@@ -222,7 +221,7 @@ class MonitoredGraph:
 
     async def achat_structured(
         self,
-        input: MessageInput,
+        input: GraphInput,
         schema: Any,
         rag: bool = True,
         *,
@@ -239,7 +238,7 @@ class MonitoredGraph:
     def __repr__(self) -> str:
         return f"MonitoredGraph({self.graph!r}, {self.user_id!r}, {self.session_id!r})"
 
-    def _checked(self, input: MessageInput, overrides: dict[str, Any]) -> Assembly:
+    def _checked(self, input: GraphInput, overrides: dict[str, Any]) -> Assembly:
         """What is wrong with a call is said before any I/O."""
         if "history" in overrides:
             raise TypeError("a MonitoredGraph loads the history itself: leave history= out")
@@ -247,8 +246,10 @@ class MonitoredGraph:
         self.llm.request(plain.messages, **overrides)
         return plain
 
-    def _assembly(self, input: MessageInput, rag: bool) -> Flow[Assembly]:
+    def _assembly(self, input: GraphInput, rag: bool) -> Flow[Assembly]:
         """What is sent; what that cost in embeddings is recorded at once."""
+        if isinstance(input, Assembly):
+            return input
         history = yield from self.conversation.history()
         try:
             assembly = yield from closable(self.graph.assembly_flow(input, history, rag))
@@ -258,12 +259,12 @@ class MonitoredGraph:
         yield from self.conversation.keep_embeddings([self.retriever])
         return assembly
 
-    def _turn(self, input: MessageInput, rag: bool, labels: Labels) -> Flow[Turn]:
+    def _turn(self, input: GraphInput, rag: bool, labels: Labels) -> Flow[Turn]:
         assembly = yield from self._assembly(input, rag)
         return self.conversation.turn(self.graph, assembly, labels)
 
     def _chat(
-        self, input: MessageInput, rag: bool, labels: Labels, overrides: dict[str, Any]
+        self, input: GraphInput, rag: bool, labels: Labels, overrides: dict[str, Any]
     ) -> Flow[LLMResponse]:
         self._checked(input, overrides)
         turn = yield from self._turn(input, rag, labels)
@@ -278,7 +279,7 @@ class MonitoredGraph:
         self,
         kind: Callable[[Any, StreamRecord], S],
         drive: Callable[[StreamFlow[StreamEvent, None]], Any],
-        input: MessageInput,
+        input: GraphInput,
         rag: bool,
         labels: Labels,
         overrides: dict[str, Any],
@@ -296,7 +297,7 @@ class MonitoredGraph:
 
     def _stream(
         self,
-        input: MessageInput,
+        input: GraphInput,
         rag: bool,
         labels: Labels,
         overrides: dict[str, Any],
@@ -316,7 +317,7 @@ class MonitoredGraph:
 
     def _structured(
         self,
-        input: MessageInput,
+        input: GraphInput,
         schema: Any,
         rag: bool,
         labels: Labels,

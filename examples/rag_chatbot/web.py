@@ -62,11 +62,10 @@ def _asked(body: Any) -> tuple[str, str]:
 def answered(graph: MonitoredGraph, question: str, folder: Path) -> Iterator[dict[str, Any]]:
     """The events of one answer; the last one is "done" or "error"."""
     try:
-        # What stream() finds again and sends: with vectors from this process that takes no time,
-        # and the page has the sources while the model still reads them.
-        sources = graph.graph.assemble(question).rag_chunks
-        yield {"type": "sources", "sources": [source_of(found, folder) for found in sources]}
-        with graph.stream(question) as pieces:
+        assembly = graph.assemble(question)  # the page has the sources while the model reads them
+        sources = [source_of(found, folder) for found in assembly.rag_chunks]
+        yield {"type": "sources", "sources": sources}
+        with graph.stream(assembly) as pieces:
             for piece in pieces:
                 yield {"type": "text", "text": piece}
         usage = pieces.response.usage if pieces.response else None

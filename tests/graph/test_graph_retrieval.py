@@ -191,6 +191,20 @@ def test_assemble_tells_what_was_found_and_what_history_is_to_keep(graph):
     assert asyncio.run(graph.aassemble("How tall is it?")).messages == assembly.messages
 
 
+def test_what_was_assembled_is_sent_as_it_is_and_nothing_is_looked_up_again(
+    ask, graph, shelf, provider
+):
+    history = [Message(Role.USER, "Hi"), Message(Role.ASSISTANT, "Hello")]
+    assembly = graph.assemble("How tall is it?", history)
+
+    ask(graph, assembly)
+
+    assert len(shelf.asked) == 1
+    assert list(provider.requests[0].messages) == assembly.messages
+    with pytest.raises(ValueError, match="history"):
+        ask(graph, assembly, history=history)
+
+
 def test_an_empty_message_is_refused_before_the_retriever_is_asked(ask, graph, shelf):
     with pytest.raises(ValueError, match="message is empty"):
         ask(graph, "  ")

@@ -45,6 +45,25 @@ def test_the_chunks_of_a_call_are_recorded_and_history_has_the_question_alone(tm
         assert all("<context>" not in message.text for message in request.messages[:-1])
 
 
+def test_what_was_assembled_is_recorded_as_it_was_sent(tmp_path):
+    provider = StubProvider(lambda messages, tools: "330 metres")
+    graph = GraphLLM(LLM(provider), retriever=Shelf())
+    with Monitor(db_path=tmp_path / "monitor.db") as monitor:
+        tracked = monitor.wrap(graph, user_id="alice", session_id="s1")
+        tracked.chat("Hello")
+        assembly = tracked.assemble("How tall is it?")
+        graph.retriever = None
+        "".join(tracked.stream(assembly))
+        asyncio.run(tracked.achat(assembly))
+        rows = monitor.store.get_conversation("alice", "s1")
+
+    assert [list(each.messages) for each in provider.requests[1:]] == [assembly.messages] * 2
+    asked = [row for row in rows if row["role"] == "user"]
+    assert [row["content"] for row in asked[1:]] == ["How tall is it?"] * 2
+    assert [row["history_count"] for row in asked[1:]] == [1, 1]
+    assert all(row["rag_context"][0]["id"] == "d1:0" for row in asked)
+
+
 def test_rag_false_records_no_chunks(tmp_path):
     graph = GraphLLM(LLM(StubProvider(["Bye!"])), retriever=Shelf())
     with Monitor(db_path=tmp_path / "monitor.db") as monitor:
