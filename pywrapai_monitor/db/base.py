@@ -34,8 +34,8 @@ _MOST = float_info.max
 class StoreError(PyWrapAIError):
     """The database cannot be opened, read or written; its own error is the `__cause__`.
 
-    `retryable` where the database is out of reach or cannot write now (full, read-only, locked), so
-    that the same may succeed later; not where it refused what it was given.
+    `retryable` where the database is out of reach or cannot write now (full, read-only, locked,
+    damaged), so that the same may succeed later; not where it refused what it was given.
     """
 
 

@@ -45,10 +45,13 @@ _CHECKPOINT_PAGES = 1000
 _PAGES_OF_ROWS = 16  # a turn's, or a batch of them
 _PAGES_OF_WORK = 500  # more than it may be, so that who purges does it, not who saves a turn
 _TRANSIENT = {"SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_PROTOCOL"}
-# Not SQLITE_ERROR, which is ours ("no such table"), nor a damaged file, which stays so.
+# Not SQLITE_ERROR, which is ours ("no such table"). A damaged file can be replaced by a good copy.
 _AWAY = tuple(
     f"SQLITE_{name}"
-    for name in ("BUSY", "CANTOPEN", "FULL", "IOERR", "LOCKED", "PERM", "PROTOCOL", "READONLY")
+    for name in (
+        *("BUSY", "CANTOPEN", "CORRUPT", "FULL", "IOERR"),
+        *("LOCKED", "NOTADB", "PERM", "PROTOCOL", "READONLY"),
+    )
 )
 _REOPENED = ("SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_READONLY")
 

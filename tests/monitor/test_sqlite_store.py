@@ -346,7 +346,7 @@ def test_what_will_fail_again_is_not_worth_another_try(
     assert not caught.value.retryable
 
 
-def test_a_damaged_file_is_not_worth_another_try(store: SQLiteStore, path: Path) -> None:
+def test_a_damaged_file_is_named_as_one_that_may_be_mended(store: SQLiteStore, path: Path) -> None:
     write_many(store, 200, 1000)
     store.close()
     with path.open("r+b") as file:
@@ -356,7 +356,7 @@ def test_a_damaged_file_is_not_worth_another_try(store: SQLiteStore, path: Path)
     with pytest.raises(StoreError) as caught:
         write_many(store, 200, 1000)
 
-    assert not caught.value.retryable
+    assert caught.value.retryable
     assert "damaged" in str(caught.value)
 
 
