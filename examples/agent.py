@@ -1,7 +1,7 @@
 """An agent that looks into a shop's orders, and asks before it cancels one.
 
 Run: python examples/agent.py
-Needs: pip install "pywrapai[openai,tools]"
+Needs: pip install ".[openai,tools]"
 
 The model is a stub on this machine. For a real one, make the LLM with its model and key; the rest
 stays as it is.
@@ -69,6 +69,7 @@ def show(agent: Agent, question: str) -> None:
 
 
 def main() -> None:
+    print("A stub plays the model; the tools and the approval are real.\n")
     registry = ToolRegistry()
     registry.register(find_orders)
     registry.register(cancel_order)

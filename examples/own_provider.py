@@ -82,6 +82,7 @@ def words(text: str) -> set[str]:
 
 
 def main() -> None:
+    print("No model is asked: a provider of our own answers from its list.\n")
     register_provider("faq", FAQ)
     load_user_pricing({"faq-1": {"input": 0.0, "output": 0.0}})
     llm = LLM("faq")

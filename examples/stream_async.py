@@ -1,7 +1,7 @@
 """Read several streams at once in one event loop, each piece as it comes.
 
 Run: python examples/stream_async.py
-Needs: pip install "pywrapai[openai]"
+Needs: pip install ".[openai]"
 
 The server is a stub on this machine that takes a twentieth of a second for each word. For a real
 one, make the LLM with its model and key; the rest stays as it is.
@@ -44,6 +44,7 @@ def answer(request: Request) -> Reply:
 
 
 def main() -> None:
+    print("A stub plays the model, a word each twentieth of a second.\n")
     with StubServer(answer) as server:
         asyncio.run(ask_all(LLM("openai", api_key="sk-test", base_url=server.url())))
 

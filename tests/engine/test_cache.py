@@ -31,6 +31,7 @@ from pywrapai.core.base import Request
 from pywrapai.testing import StubProvider
 from pywrapai.testing.server import refusing_port
 from tests.contracts.cache import FULL, CacheContract
+from tests.mariadb import missing
 
 REDIS = "redis://127.0.0.1:6379/0"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -54,7 +55,7 @@ class TestRedisCache(CacheContract):
         try:
             cache.clear()
         except redis.ConnectionError:
-            pytest.fail("no Redis on 127.0.0.1:6379; start one with: redis-server --daemonize yes")
+            missing("Redis", "start one with `redis-server --daemonize yes`")
         yield cache
         cache.clear()
         cache.close()
@@ -103,6 +104,12 @@ def test_a_cache_holds_at_least_one():
         ResponseCache(max_size=0)
 
 
+@pytest.mark.parametrize("ttl", [0, -1, "60", True])
+def test_a_ttl_that_is_no_time_is_refused(ttl):
+    with pytest.raises(ValueError, match="ttl is in seconds and must be above 0"):
+        ResponseCache(ttl=ttl)
+
+
 def test_cache_true_is_an_lru_of_a_thousand():
     cache = LLM(StubProvider(), cache=True).cache
 
@@ -127,6 +134,16 @@ class Broken(BaseCache):
 
     def __len__(self):
         raise OSError("down")
+
+
+def test_what_one_caller_changes_no_other_caller_gets():
+    kept = LLMResponse("one", provider_data={"gemini": {"signatures": ["s1"]}})
+    llm = LLM(StubProvider([kept]), cache=True)
+
+    for _ in range(3):
+        response = llm.chat("hi")
+        assert response.provider_data == {"gemini": {"signatures": ["s1"]}}
+        response.provider_data["gemini"]["signatures"].clear()
 
 
 @pytest.mark.parametrize("blocks", [True, False])
