@@ -198,16 +198,9 @@ class Backlog:
             lines = file.lines(end, most=most, most_bytes=_PORTION_BYTES)
         except FileNotFoundError:
             lines = []
-        entries: list[Entry] = []
-        for line in lines:
-            try:
-                entries.append(from_line(line))
-            except ValueError as error:
-                if not entries:
-                    self._skip(file, lines[:1], str(error))
-                break
         if not lines:
             self._skip(file, [], f"{file.path} is not what it was")
+        entries = self._entries(file, lines)
         return Portion(file, lines[: len(entries)], entries) if entries else None
 
     def drop(self, portion: Portion, handled: int) -> None:
@@ -217,6 +210,17 @@ class Backlog:
         sessions = map(session_of, portion.entries[:handled])
         with self.lock:
             self._spool.drop(portion.file, handled, size, sessions)
+
+    def _entries(self, file: SpoolFile, lines: Sequence[bytes]) -> list[Entry]:
+        """Those up to the first line that is none, which is lost if it comes first."""
+        entries: list[Entry] = []
+        try:
+            for line in lines:
+                entries.append(from_line(line))
+        except ValueError as error:
+            if not entries:
+                self._skip(file, lines[:1], str(error))
+        return entries
 
     def _skip(self, file: SpoolFile, lines: Sequence[bytes], why: str) -> None:
         """A line that is none, or with no lines the whole file."""
@@ -251,9 +255,8 @@ class Backlog:
                 file = self._spool.new_file(first)
             for item in items:
                 line = self._line(item)
-                with self.lock:
-                    if not self._spool.reserve(len(line)):
-                        break
+                if not self._reserved(len(line)):
+                    break
                 if line:
                     file.append(line)
                 moved.append(item)
@@ -263,6 +266,11 @@ class Backlog:
             with self.lock:
                 self._spool.insert(file, first, [item.session for item in moved])
         return len(moved)
+
+    def _reserved(self, size: int) -> bool:
+        assert self._spool is not None
+        with self.lock:
+            return self._spool.reserve(size)
 
     def _line(self, item: Item) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""Conversation: where one user's history comes from, and where what he asks is kept.
+"""Conversation: where a user's history comes from, and where what is said is kept.
 
 What MonitoredGraph and MonitoredAgent share: a call that begins, ends once in whatever way, and is
 then kept.

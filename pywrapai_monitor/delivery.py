@@ -163,15 +163,8 @@ class Delivery:
         """Do what there is to do and then, if it is to `stay`, wait for more."""
         idle = False
         try:
-            while True:
-                with self._lock:
-                    job, wait_s = self._job(), self.breaker.wait_s()
-                    if job is None and (idle or not stay or self.closed):
-                        self._serving = False
-                        if self._job() is None:
-                            return
-                        self._serving = True  # it has come from garbage collection just now
-                        continue
+            while (found := self._next(may_wait=stay and not idle)) is not None:
+                job, wait_s = found
                 if job is not None:
                     idle = False
                     self._do(job)
@@ -182,6 +175,19 @@ class Delivery:
                 self._backlog.take_back()
                 self._serving = False
             raise
+
+    def _next(self, *, may_wait: bool) -> tuple[Callable[[], None] | None, float] | None:
+        """What there is to do, if anything, and for how long the store is not to be asked; None
+        where whoever serves may go.
+        """
+        with self._lock:
+            job = self._job()
+            if job is None and (self.closed or not may_wait):
+                self._serving = False
+                if (job := self._job()) is None:
+                    return None
+                self._serving = True  # it has come from garbage collection just now
+            return job, self.breaker.wait_s()
 
     def _rings_within(self, timeout: float) -> bool:
         try:

@@ -21,7 +21,7 @@ USER = "demo-user"
 def talk(monitor: Monitor) -> None:
     """Hold the conversation, then print what the database now holds of it."""
     session = datetime.now(UTC).strftime("demo-%Y%m%d-%H%M%S-%f")
-    with LLM("local", temperature=0.2, max_tokens=60) as llm:
+    with LLM("local", temperature=0, max_tokens=60) as llm:
         graph = GraphLLM(
             llm,
             enable_system_prompt_versioning=True,
@@ -58,8 +58,9 @@ def _print_recorded(monitor: Monitor, session: str) -> None:
         f"{tokens_out} out, ${cost:.6f}"
     )
     everything = monitor.store.get_overview()
+    sessions = everything["sessions"]
     print(
-        f"In the database: {everything['calls']} calls, {everything['sessions']} sessions, "
+        f"In the database: {everything['calls']} calls, {sessions} session{'s' * (sessions != 1)}, "
         f"{everything['total_tokens']} tokens, ${everything['cost_usd']:.6f}"
     )
 

@@ -49,7 +49,7 @@ def export(
         file: opened for text with `newline=""`, so that line ends and the texts within stay.
         format: "jsonl", or "csv" as RFC 4180 has it. In CSV nothing is an empty field and an empty
             text is `""`; a text that a spreadsheet would take for a formula is led by a `'`.
-        user_id: only his rows.
+        user_id: only this user's rows.
         session_id: only rows of sessions of this name.
         since: only rows from then on, in ISO 8601.
         until: only rows from before.

@@ -46,6 +46,8 @@ class Monitor:
 
     Raises:
         ValueError: both or neither were given.
+        TypeError: `store` is no store, `mask` no plain function, or `store_content` no bool.
+        ConfigurationError: there is no store for URLs of this scheme.
         StoreError: the database cannot be opened.
     """
 
@@ -106,6 +108,7 @@ class Monitor:
                 pinned to, or the active one; while the database is away, as `get_prompt` says.
 
         Raises:
+            TypeError: `graph` is no GraphLLM.
             ValueError: an empty user_id or session_id, or a negative max_turns.
             KeyError: no such prompt.
         """
@@ -127,7 +130,11 @@ class Monitor:
         config: AgentConfig | None = None,
         max_history: int | None = 20,
     ) -> MonitoredAgent:
-        """An agent for one conversation, with its history and with every step recorded."""
+        """An agent for one conversation, with its history and with every step recorded.
+
+        `max_history` is how many past turns to send, as `max_turns` of `wrap`, which also says what
+        is raised.
+        """
         _check(graph, user_id, session_id, "max_history", max_history)
         conversation = self._conversation(user_id, session_id, max_history)
         return MonitoredAgent(graph, registry, conversation, config)
@@ -185,7 +192,7 @@ class Monitor:
     def save_prompt(
         self, name: str, version: str, text: str | None = None, is_active: bool = False
     ) -> None:
-        """Save a version of a prompt; without `text`, promote one that is there.
+        """Save a version of a prompt; without `text`, promote one that is there, or KeyError.
 
         The text is kept as it is, whatever the mask: it is what the model will be given.
         """
@@ -220,7 +227,10 @@ class Monitor:
         return self.store.rollback_prompt(name)
 
     def diff_prompt(self, name: str, old: str, new: str = "active") -> str:
-        """What changed between two versions, as a unified diff; empty if nothing did."""
+        """What changed between two versions, as a unified diff; empty if nothing did.
+
+        KeyError if there is no such version.
+        """
         from pywrapai_monitor.versions import diff
 
         return diff(self.store, name, old, new)
@@ -236,12 +246,12 @@ class Monitor:
         return self.store.purge_before(days)
 
     def delete_session(self, user_id: str, session_id: str) -> int:
-        """Delete everything of one session, also what waits; says how many rows."""
+        """Delete everything of one session, also what waits to be written; says how many rows."""
         self.recorder.settle_all()
         return self.store.delete_session(user_id, session_id)
 
     def delete_user(self, user_id: str) -> int:
-        """Delete everything of one user, also what waits; says how many rows."""
+        """Delete everything of one user, also what waits to be written; says how many rows."""
         self.recorder.settle_all()
         return self.store.delete_user(user_id)
 
@@ -269,8 +279,9 @@ class Monitor:
             block: False returns at once, with a handle that has `.url` and `.stop()`.
 
         Raises:
-            ValueError: a host that others can reach, and no auth_token.
-            ConfigurationError: the port is taken.
+            ValueError: a host that others can reach, and no auth_token; or a port, token or time
+                zone that is none.
+            ConfigurationError: nothing can listen there, as the port is taken.
         """
         with needs("monitor"):
             from pywrapai_monitor.dashboard.server import serve
@@ -286,7 +297,10 @@ class Monitor:
         )
 
     def close(self) -> None:
-        """Give back the database."""
+        """Write what waits, for at most ten seconds, and give back the database.
+
+        What is not written then is left in the spool, which the next Monitor replays.
+        """
         self.recorder.close()
         self.store.close()
 
@@ -299,7 +313,7 @@ class Monitor:
 
 def _check(graph: object, user_id: str, session_id: str, name: str, turns: int | None) -> None:
     if not isinstance(graph, GraphLLM):
-        raise TypeError(f"wrap takes a GraphLLM, not {graph!r:.80}: GraphLLM(llm) makes one")
+        raise TypeError(f"graph must be a GraphLLM, not {graph!r:.80}: GraphLLM(llm) makes one")
     for which, value in (("user_id", user_id), ("session_id", session_id)):
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{which} must be a text that says who or which, not {value!r}")

@@ -14,13 +14,13 @@ from pywrapai_monitor.commands.terminal import (
     aligned,
     counted,
     inert,
-    iso_of,
     moment,
     print_json,
     size,
     table,
 )
 from pywrapai_monitor.db.base import Row, StoreError
+from pywrapai_monitor.db.instants import iso_of
 from pywrapai_monitor.recorder import FlushReport, Recorder
 from pywrapai_monitor.spool_files import look_at as look_at_spool
 

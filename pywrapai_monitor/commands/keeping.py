@@ -8,8 +8,9 @@ from typing import Any
 
 from pywrapai_monitor.commands.databases import FoundFile, existing, look_at
 from pywrapai_monitor.commands.options import add_choice, add_command, add_database
-from pywrapai_monitor.commands.terminal import counted, iso_of, print_result, size
+from pywrapai_monitor.commands.terminal import counted, print_result, size
 from pywrapai_monitor.db.base import BaseStore, StoreError
+from pywrapai_monitor.db.instants import iso_of
 from pywrapai_monitor.monitor import Monitor
 
 _DAY_US = 24 * 60 * 60 * 1_000_000
@@ -72,7 +73,7 @@ def vacuum(arguments: argparse.Namespace) -> int:
 
 def _check(command: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     if (arguments.days is None) == (arguments.user is None):
-        command.error("give either DAYS, for what is older, or --user, for all that is his")
+        command.error("give either DAYS, for what is older, or --user, for all of that user")
     if arguments.session is not None and arguments.user is None:
         command.error("--session needs --user: two users may have a session of the same name")
 
@@ -107,7 +108,7 @@ def _add_purge(commands: Any) -> None:
         "SQLite's file keeps its size until `vacuum`.",
     )
     command.add_argument("days", metavar="DAYS", type=_days, nargs="?", help="what is older goes")
-    add_choice(command, session="all of this session of his")
+    add_choice(command, session="all of this session of that user")
     command.add_argument("--dry-run", action="store_true", help="count, by reading; delete nothing")
     add_database(command)
     command.set_defaults(check=lambda arguments: _check(command, arguments))

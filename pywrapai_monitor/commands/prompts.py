@@ -86,7 +86,7 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def pin(arguments: argparse.Namespace) -> int:
-    """Give a user a version of his own."""
+    """Give a user a version that stays."""
     user, name, version = arguments.user, arguments.name, arguments.version
     with _registry(arguments) as store:
         store.set_user_prompt(user, name, version)
@@ -101,7 +101,7 @@ def unpin(arguments: argparse.Namespace) -> int:
     with _registry(arguments) as store:
         store.unpin_user_prompt(user, name)
     unpinned = {"user_id": user, "name": name, "version": None}
-    print_result(arguments, unpinned, f"{user} has the active version of {name}.")
+    print_result(arguments, unpinned, f"{user} is pinned to no version of {name}.")
     return 0
 
 
@@ -152,7 +152,7 @@ def add(commands: Any) -> None:
         _action(actions, "rollback", roll_back, "make the one active that was so before", "name"),
         _action(actions, "diff", diff, "what differs between two", "name", "old", "[new]"),
         _action(actions, "pin", pin, "give a user a version", "user", "name", "version"),
-        _action(actions, "unpin", unpin, "give him the active one again", "user", "name"),
+        _action(actions, "unpin", unpin, "give a user the active one again", "user", "name"),
     ]
     parsers[2].add_argument("--active", action="store_true", help="and make it the active one")
     command.epilog = "".join(parser.format_usage() for parser in parsers)

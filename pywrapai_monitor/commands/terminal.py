@@ -7,7 +7,6 @@ import io
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from pywrapai_monitor.export import json_text
@@ -106,11 +105,6 @@ def inert_lines(text: str) -> str:
 def moment(iso: str) -> str:
     """A time of a store's, to the second."""
     return f"{iso[:19].replace('T', ' ')}Z"
-
-
-def iso_of(micros: int) -> str:
-    """Microseconds since 1970 as a store gives them."""
-    return f"{datetime.fromtimestamp(micros / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 def size(count: int) -> str:

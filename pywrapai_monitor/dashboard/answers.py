@@ -111,7 +111,9 @@ OF_VIEWS: dict[str, Any] = {
                 others=maybe(obj(models=WHOLE, **_PART)),
             )
         ),
-        tokens=maybe(rows(obj(name=TEXT, label=TEXT, value=WHOLE, share=maybe(NUMBER)))),
+        tokens=maybe(
+            rows(obj(name=TEXT, label=TEXT, value=WHOLE, share=maybe(NUMBER), values=rows(WHOLE)))
+        ),
         models=_top(obj(model=TEXT, kind=TEXT, calls=WHOLE, cost_usd=NUMBER, color=_COLOR)),
         users=_top(_USER),
         sessions=_top(_SESSION),

@@ -109,7 +109,7 @@ _FIGURES = (
         answer=_ROWS,
         params=(
             params.text("user_id", "Whose session.").needed(),
-            params.text("session_id", "Which of his.").needed(),
+            params.text("session_id", "Which of that user's sessions.").needed(),
         ),
     ),
 )

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pywrapai_monitor.dashboard import params
 from pywrapai_monitor.dashboard.params import BadParameterError, Values
 from pywrapai_monitor.dashboard.source import NotThereError, Source, known
+from pywrapai_monitor.db.analytics import BODIES
 from pywrapai_monitor.db.base import Row
 
-BODIES = {
-    "conversations": ("content", "system_prompt"),
-    "tool_calls": ("arguments", "result", "error"),
-    "token_records": ("error_message", "partial"),
-}
 _NAMES = sorted({name for names in BODIES.values() for name in names})
 BODY_PARAMS = (
     params.one_of("table", "Where it is.", list(BODIES)).needed(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 from flask import Flask, Response, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
@@ -79,7 +80,7 @@ class Doorkeeper:
         return response
 
     def _wanted(self) -> str | None:
-        """Where a reader goes after he has signed in."""
+        """Where a reader goes after signing in."""
         if request.method != "GET":
             return None
         query = request.query_string.decode("latin-1")
@@ -102,10 +103,7 @@ class Doorkeeper:
             self._sessions.cookie,
             self._sessions.new(),
             max_age=LIFETIME_S,
-            path=request.script_root or "/",
-            secure=request.is_secure,
-            httponly=True,
-            samesite="Strict",
+            **_cookie_attributes(),
         )
         return response
 
@@ -118,14 +116,18 @@ class Doorkeeper:
 
     def _sign_out(self) -> AnyResponse:
         response = redirect(address("/login", {}), 303)
-        response.delete_cookie(
-            self._sessions.cookie,
-            path=request.script_root or "/",
-            secure=request.is_secure,
-            httponly=True,
-            samesite="Strict",
-        )
+        response.delete_cookie(self._sessions.cookie, **_cookie_attributes())
         return response
+
+
+def _cookie_attributes() -> dict[str, Any]:
+    """Those by which a browser knows the cookie that is to be taken away again."""
+    return {
+        "path": request.script_root or "/",
+        "secure": request.is_secure,
+        "httponly": True,
+        "samesite": "Strict",
+    }
 
 
 def _next(given: str | None) -> str:

@@ -14,10 +14,11 @@ from pywrapai_monitor.dashboard.params import RANGES, Arguments, parse
 from pywrapai_monitor.dashboard.showing import FILTERS, Times
 from pywrapai_monitor.dashboard.source import Source
 from pywrapai_monitor.dashboard.static_files import StaticFiles
-from pywrapai_monitor.dashboard.views import BY_NAME, VIEWS, View
+from pywrapai_monitor.dashboard.views import VIEWS, View
 from pywrapai_monitor.db.base import Row
 from pywrapai_monitor.db.instants import iso_of
 
+_IN_MENU = [view for view in VIEWS if view.in_menu]
 _RANGE_LABELS = {name: label.removeprefix("Last ") for name, label in RANGES.items()}
 
 
@@ -49,7 +50,7 @@ class Pages:
             values = parse(view.all_params, arguments(), blank_is_none=True)
             found = view.give(self._source, values)
             page = self._page(view.name, view.title, values["tz"] or self._source.tz)
-            page |= {"json_url": addresses.json_url(view.name), "ranged": view.of_time}
+            page["json_url"] = addresses.json_url(view.name)
             page["kept"] = list(addresses.kept().items())
             page["nav"], page["ranges"] = _menu(view.name), _ranges(found.get("range"))
             return self._rendered(f"{view.name}.html", page, view=found)
@@ -61,9 +62,7 @@ class Pages:
         template = "notice.html" if status == 501 else "error.html"
         page = self._page("error", title, self._source.tz)
         page["nav"] = [] if status == 421 else _plain_menu()
-        response = self._rendered(
-            template, page, status=status, title=title, message=message, expected=None
-        )
+        response = self._rendered(template, page, status=status, title=title, message=message)
         response.status_code = status
         return response
 
@@ -84,7 +83,6 @@ class Pages:
             "version": _VERSION,
             "nav": [],
             "ranges": [],
-            "ranged": False,
             "kept": [],
         }
 
@@ -108,38 +106,25 @@ def arguments() -> Arguments:
 
 
 def _menu(current: str) -> list[Row]:
+    """Links that keep the time, with the place of the present page."""
     parents = {"call": "calls", "conversation": "conversations", "prompt": "prompts"}
     shown = parents.get(current, current)
-    return [
-        {
-            "name": view.name,
-            "label": view.title,
-            "href": addresses.url(view.name),
-            "current": view.name == shown,
-        }
-        for view in VIEWS
-        if view.in_menu
-    ]
+    return [_link(view, addresses.url(view.name), view.name == shown) for view in _IN_MENU]
 
 
 def _plain_menu() -> list[Row]:
-    return [
-        {
-            "name": view.name,
-            "label": view.title,
-            "href": addresses.address(view.path, {}),
-            "current": False,
-        }
-        for view in BY_NAME.values()
-        if view.in_menu
-    ]
+    """Links that keep nothing."""
+    return [_link(view, addresses.address(view.path, {}), False) for view in _IN_MENU]
+
+
+def _link(view: View, href: str, current: bool) -> Row:
+    return {"label": view.title, "href": href, "current": current}
 
 
 def _ranges(shown: Row | None) -> list[Row]:
     current = shown["name"] if shown else request.args.get("range")
     return [
         {
-            "name": name,
             "label": label,
             "href": addresses.url_with(**{"range": name, "from": None, "to": None}),
             "current": name == current,

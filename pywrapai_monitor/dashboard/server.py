@@ -125,8 +125,8 @@ def _allowed_hosts(host: str, auth_token: str | None) -> tuple[str, ...] | None:
         return (*LOOPBACK_HOSTS, host)
     if auth_token is None:
         raise ValueError(
-            f"host {host!r} lets other machines read every user's records: pass auth_token=, "
-            f"or keep host='127.0.0.1'"
+            f"host {host!r} lets other machines read every user's records: give an auth_token "
+            f"(--auth-token), or keep 127.0.0.1"
         )
     return None
 

@@ -12,7 +12,7 @@ the response cache; percentiles are None where there is none, or where a store c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -22,6 +22,12 @@ Body: TypeAlias = Literal[
     "content", "system_prompt", "arguments", "result", "error", "error_message", "partial"
 ]
 BodyTable: TypeAlias = Literal["conversations", "tool_calls", "token_records"]
+BODIES: Mapping[str, Sequence[str]] = {
+    "conversations": ("content", "system_prompt"),
+    "tool_calls": ("arguments", "result", "error"),
+    "token_records": ("error_message", "partial"),
+}
+"""The texts that may be long: each BodyTable, and which Body it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +77,13 @@ class Page:
     """The `cursor` of the rows that follow; None at the end."""
     searched_to: str | None = None
     """Where a search has stopped looking before the page was full, at this time; `next` goes on."""
+
+
+def check_body(table: str, name: str) -> None:
+    """ValueError if no table has such a text."""
+    if name not in BODIES.get(table, ()):
+        known = ", ".join(f"{t}.{n}" for t, names in BODIES.items() for n in names)
+        raise ValueError(f"there is no text {table}.{name}: known are {known}")
 
 
 class Analytics(ABC):

@@ -6,7 +6,7 @@ milliseconds, times are ISO 8601 strings in UTC ("2026-11-30T18:00:00.000000Z").
 
 A "call" is a token record of kind "chat", whatever its status; `errors`, `unpriced_calls` and
 `avg_duration_ms` are those of calls, while costs and tokens are those of embeddings, too. A session
-counts from its first message or token record on, and a user from his first session on.
+counts from its first message or token record on, and a user from the first session on.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class BaseStore(ABC):
         raise self._cannot("roll back prompts")
 
     def unpin_user_prompt(self, user_id: str, prompt_name: str) -> None:
-        """Let a user have the active version again; no error if he has it."""
+        """Let a user have the active version again; no error if there is no pin."""
         raise self._cannot("unpin prompts")
 
     def delete_session(self, user_id: str, session_id: str) -> int:

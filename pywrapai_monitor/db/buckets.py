@@ -54,7 +54,10 @@ class Cover:
 
 
 def of(at: int) -> tuple[int, int, int, int]:
-    """The buckets of sums that a time belongs to, ALL_TIME included."""
+    """The buckets of sums that a time belongs to, ALL_TIME included.
+
+    Written out, as is `of_user`, because every row that is written passes here.
+    """
     return (
         ALL_TIME,
         at // 900_000_000,

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pywrapai_monitor.db.instants import iso_of, micros_of
 from pywrapai_monitor.db.tables import COST_UNITS, KEY_LENGTH
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MICROS = 253_402_300_799_999_999  # the end of the year 9999
 _MAX_COUNT = 10**12  # per row; a thousand times any real call, and sums stay within 64 bits
 _MAX_COST_USD = 1e6
@@ -101,8 +100,7 @@ def moment(micros: int) -> int:
 
 def iso_time(micros: int) -> str:
     """ "2026-11-30T18:00:00.000000Z"."""
-    moment = _EPOCH + timedelta(microseconds=int(micros))
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return iso_of(int(micros))
 
 
 def iso_time_or_none(micros: int | None) -> str | None:
@@ -113,14 +111,11 @@ def iso_time_or_none(micros: int | None) -> str | None:
 def micros(field: str, text: str) -> int:
     """A time that somebody gave, as ISO 8601, in UTC unless it says otherwise. ValueError."""
     try:
-        moment = datetime.fromisoformat(text)
+        return micros_of(text)
     except (TypeError, ValueError) as exc:
         raise ValueError(
             f"{field} must be a time as '2026-11-30' or '2026-11-30T18:00:00Z', not {text!r:.80}"
         ) from exc
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def to_json(value: Any) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
+from pywrapai_monitor.db.instants import datetime_of, micros_at
+
 MAX_DAYS = 36_500
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_zone(name: str) -> tzinfo:
@@ -33,13 +34,12 @@ def whole_number(field: str, value: int, highest: int | None = None) -> int:
 
 def midnight(day: date, zone: tzinfo) -> int:
     """When that day begins in that zone, in microseconds since 1970."""
-    start = datetime(day.year, day.month, day.day, tzinfo=zone)
-    return (start.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    return micros_at(datetime(day.year, day.month, day.day, tzinfo=zone))
 
 
 def today(now_us: int, zone: tzinfo) -> date:
     """The date in that zone."""
-    return (_EPOCH + timedelta(microseconds=now_us)).astimezone(zone).date()
+    return datetime_of(now_us).astimezone(zone).date()
 
 
 def last_days(now_us: int, days: int, zone: tzinfo) -> list[date]:

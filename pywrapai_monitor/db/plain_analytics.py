@@ -19,6 +19,7 @@ from pywrapai_monitor.db.analytics import (
     Page,
     SessionFilter,
     Span,
+    check_body,
 )
 from pywrapai_monitor.db.base import BaseStore, Row
 from pywrapai_monitor.db.instants import micros_of
@@ -55,11 +56,6 @@ _LATE = 100
 _MOST_SESSIONS = 200
 """So many conversations are read for one answer."""
 _MOST_PLACES = 10_000
-_BODIES = {
-    "conversations": ("content", "system_prompt"),
-    "token_records": ("error_message", "partial"),
-    "tool_calls": ("arguments", "result", "error"),
-}
 
 
 class PlainAnalytics(Analytics):
@@ -226,8 +222,7 @@ class PlainAnalytics(Analytics):
 
     @override
     def body(self, table: BodyTable, row_id: int, name: Body) -> str | None:
-        if name not in _BODIES.get(table, ()):
-            raise ValueError(f"{table} has no text {name!r}")
+        check_body(table, name)
         row: Row | None
         if table == "conversations":
             rows, place = self._find(row_id)

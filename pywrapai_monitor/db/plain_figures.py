@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import floor
 from typing import Any
 
 from pywrapai_monitor.db.base import Row
+from pywrapai_monitor.db.latency import percentile
 
 TOKENS = (
     "input_tokens",
@@ -35,16 +35,6 @@ def figures_of(records: Sequence[Row]) -> Row:
         "p95_ms": percentile(durations, 0.95),
         "p99_ms": percentile(durations, 0.99),
     }
-
-
-def percentile(ascending: Sequence[float], share: float) -> float | None:
-    """Between two values it lies in proportion; None of nothing."""
-    if not ascending:
-        return None
-    place = share * (len(ascending) - 1)
-    low = floor(place)
-    high = min(low + 1, len(ascending) - 1)
-    return ascending[low] + (ascending[high] - ascending[low]) * (place - low)
 
 
 def models_of(records: Iterable[Row]) -> list[Row]:

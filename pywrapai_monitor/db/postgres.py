@@ -117,8 +117,8 @@ class PostgresStore(ServerStore):
                 f"{self._name}: this database is encoded in {encoding}, which has not every "
                 f"character: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes another"
             )
-        # Whoever migrates a large table takes his time, and the others wait for him. But while he
-        # waits for a reader, nobody can write.
+        # Whoever migrates a large table takes long, and the others wait for that. But nobody can
+        # write while the one who migrates waits for a reader.
         for setting in ("statement_timeout = 0", "lock_timeout = 0"):
             conn.execute(text(f"SET LOCAL {setting}"))
         conn.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SCHEMA_LOCK})

@@ -105,6 +105,7 @@ def active_version(conn: Connection, name: str) -> str:
     """Which version is the active one. KeyError if none is."""
     version: str | None = conn.execute(_FIND_ACTIVE_VERSION, {"of_name": name}).scalar()
     if version is None:
+        versions(conn, name)  # which says it if there is no such prompt at all
         raise KeyError(f"no version of prompt {name!r} is active: promote one with save_prompt")
     return version
 

@@ -1,4 +1,4 @@
-"""What the dashboard and the history ask, as statements built once and functions of a connection.
+"""What BaseStore's reading methods ask of an SQL database, in statements that are built once.
 
 The figures come from the `*_totals` tables. Sums arrive as int, Decimal or None, depending on the
 database, and leave as int and float.

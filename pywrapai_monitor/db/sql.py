@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 from typing_extensions import override
 
-from pywrapai_monitor.db import codec, pages, prompts, queries, rows
+from pywrapai_monitor.db import codec, prompts, queries, rows, sql_export
 from pywrapai_monitor.db import feedback as feedback_table
 from pywrapai_monitor.db.analytics import Analytics
 from pywrapai_monitor.db.base import Entry, Feedback, MessageRecord, Row, TokenRecord
@@ -265,14 +265,14 @@ class SQLStore(DeletingStore):
         since: str | None = None,
         until: str | None = None,
     ) -> Iterator[Row]:
-        pages.check(table)
-        wanted = pages.Wanted(
+        sql_export.check(table)
+        wanted = sql_export.Wanted(
             user_id=_key_or_none("user_id", user_id),
             session_id=_key_or_none("session_id", session_id),
             since=None if since is None else codec.micros("since", since),
             until=None if until is None else codec.micros("until", until),
         )
-        return pages.read(self._reading, table, wanted)
+        return sql_export.read(self._reading, table, wanted)
 
 
 def _add(batch: Batch, entries: Sequence[Entry]) -> None:

@@ -5,12 +5,12 @@ Texts are cut by the database, so that nobody waits for megabytes that are not s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from pywrapai_monitor.db import codec, rows
+from pywrapai_monitor.db.analytics import BODIES, check_body
 from pywrapai_monitor.db.base import Row
 from pywrapai_monitor.db.feedback import WITH_CALL
 from pywrapai_monitor.db.rows import Found
@@ -18,11 +18,7 @@ from pywrapai_monitor.db.tables import conversations, feedback, token_records, t
 
 _MOST_HISTORY = 1000
 """Messages of a history, which are the newest."""
-_BODIES: dict[str, tuple[Table, frozenset[str]]] = {
-    "conversations": (conversations, frozenset({"content", "system_prompt"})),
-    "token_records": (token_records, frozenset({"error_message", "partial"})),
-    "tool_calls": (tool_calls, frozenset({"arguments", "result", "error"})),
-}
+_TABLES = {table.name: table for table in (conversations, token_records, tool_calls)}
 
 _record, _message, _tool = token_records.c, conversations.c, tool_calls.c
 _LISTED = (
@@ -50,7 +46,7 @@ def _lengths(found: Row) -> Row:
 
 def call(conn: Connection, call_id: str, cut: int) -> Row:
     """One token record and what belongs to it. KeyError if there is none."""
-    plain = [c for c in token_records.columns if c.name not in _BODIES["token_records"][1]]
+    plain = [c for c in token_records.columns if c.name not in BODIES["token_records"]]
     columns = [*plain, *_cut(cut, _record.error_message, _record.partial)]
     found = conn.execute(select(*columns).where(_record.call_id == call_id)).mappings().first()
     if found is None:
@@ -185,11 +181,9 @@ def tools(conn: Connection, call_id: str, cut: int) -> list[Row]:
 
 def body(conn: Connection, table: str, row_id: int, name: str) -> str | None:
     """A whole text. KeyError if there is no such row, ValueError if no such column."""
-    found, names = _BODIES.get(table, (None, frozenset[str]()))
-    if found is None or name not in names:
-        known: Sequence[str] = [f"{t}.{n}" for t, (_, ns) in _BODIES.items() for n in sorted(ns)]
-        raise ValueError(f"there is no text {table}.{name}: known are {', '.join(known)}")
-    row = conn.execute(select(found.c[name]).where(found.c.id == row_id)).first()
+    check_body(table, name)
+    column = _TABLES[table].c
+    row = conn.execute(select(column[name]).where(column.id == row_id)).first()
     if row is None:
         raise KeyError(f"there is no row {row_id} in {table}")
     return None if row[0] is None else rows.as_text(row[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pywrapai import LLM
+from pywrapai import LLM, LLMResponse, TokenUsage
 from pywrapai.testing import StubProvider
 from pywrapai_graph import GraphLLM
 from pywrapai_monitor import MonitoredGraph, SQLiteStore
@@ -57,3 +57,8 @@ def tracked_of(*replies, notebook: Notebook | None = None, llm=None, retriever=N
     provider = StubProvider(replies[0] if replies and callable(replies[0]) else list(replies))
     graph = GraphLLM(llm or LLM(provider, max_retries=0), retriever=retriever)
     return MonitoredGraph(graph, notebook.conversation(**more)), notebook, provider
+
+
+def priced(content: str, cost: float) -> LLMResponse:
+    """A reply that cost so many USD."""
+    return LLMResponse(content, usage=TokenUsage(10, 5), cost_usd=cost, model="m")

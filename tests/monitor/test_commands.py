@@ -132,8 +132,17 @@ def test_a_user_is_pinned_and_unpinned(said, db):
     said("prompts", "pin", "alice", "guide", "v2")
     assert rows_of(db, pins) == [("alice", "guide", "v2")]
 
-    said("prompts", "unpin", "alice", "guide")
+    told = said("prompts", "unpin", "alice", "guide")
+    assert told == "alice is pinned to no version of guide.\n"
     assert rows_of(db, pins) == []
+
+
+def test_a_prompt_that_has_no_active_version_is_told_so(said, run):
+    said("prompts", "save", "guide", "v1", given="Be terse.")
+
+    code, _, err = run("prompts", "show", "guide")
+
+    assert (code, "no version of prompt 'guide' is active" in err) == (1, True)
 
 
 def test_saving_the_first_prompt_makes_the_database(said, tmp_path):
@@ -147,7 +156,8 @@ def test_saving_the_first_prompt_makes_the_database(said, tmp_path):
 @pytest.mark.parametrize(
     ("words", "given", "told"),
     [
-        (["show", "guide"], None, "no version of prompt 'guide' is active"),
+        (["show", "guide"], None, "there is no prompt 'guide'"),
+        (["rollback", "guide"], None, "there is no prompt 'guide'"),
         (["list", "guide"], None, "there is no prompt 'guide'"),
         (["promote", "guide", "v9"], None, "no version 'v9'"),
         (["pin", "alice", "guide", "v9"], None, "no version 'v9'"),

@@ -513,7 +513,7 @@ class TestServer:
 
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.5", "example.com"])
     def test_a_host_that_others_can_reach_needs_a_token(self, host):
-        with pytest.raises(ValueError, match="pass auth_token="):
+        with pytest.raises(ValueError, match="give an auth_token"):
             serve(STORE, host=host, port=0, block=False)
 
     def test_on_all_interfaces_the_url_opens_here_and_any_host_name_is_served(self):

@@ -87,6 +87,17 @@ class TestEveryPage:
             assert width <= PHONE["width"], name
             assert page.evaluate("scrollX") == 0, name
 
+    def test_on_a_phone_the_brand_has_one_row_and_names_stay_in_their_column(self, desk, read):
+        page = read(desk, viewport=PHONE).open("/?range=30d")
+        brand, tools = (page.locator(f".top {part}") for part in (".brand", ".top-tools"))
+
+        assert brand.bounding_box()["y"] == tools.bounding_box()["y"]
+        names = page.locator("#models tbody th .model").all()
+        assert names
+        for name in names:
+            box, cell = name.bounding_box(), name.locator("xpath=ancestor::th").bounding_box()
+            assert box["x"] + box["width"] <= cell["x"] + cell["width"]
+
     def test_without_scripts_it_is_all_there_but_for_the_drawings(self, desk, read):
         page = read(desk, java_script_enabled=False).context.new_page()
         for name in PAGES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
@@ -652,6 +653,23 @@ class TestForeignStore:
         assert found["figures"]["p95_ms"] is not None
         assert found["cannot"] == ["tools"]
         assert found["tools"] is None
+
+    @pytest.mark.parametrize(
+        ("range", "labels"),
+        [
+            ("7d", ["Input", "Read from cache", "Written to cache", "Output", "Reasoning"]),
+            ("all", ["Input", "Output"]),
+        ],
+    )
+    def test_tokens_are_of_the_same_classes_in_all_and_in_each_step(self, store, range, labels):
+        found = view(client(store), "overview", range=range)
+        page = client(store).get(f"/?range={range}").text
+
+        assert [each["label"] for each in found["tokens"]] == labels
+        assert all(sum(each["values"]) == each["value"] for each in found["tokens"])
+        assert sum(each["value"] for each in found["tokens"]) == found["figures"]["total_tokens"]
+        drawn = re.findall(r'"label":"([A-Z][a-z ]+)","color":"t\d"', page)
+        assert drawn == labels
 
     def test_a_conversation_has_its_details(self, store):
         asked = client(store)

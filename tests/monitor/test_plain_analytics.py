@@ -8,8 +8,8 @@ import pytest
 
 from pywrapai_monitor.db import SQLiteStore, plain_analytics
 from pywrapai_monitor.db.analytics import CallFilter, SessionFilter, Span
+from pywrapai_monitor.db.latency import percentile
 from pywrapai_monitor.db.plain_analytics import PlainAnalytics
-from pywrapai_monitor.db.plain_figures import percentile
 from tests.contracts.store_analytics import AnalyticsContract
 from tests.contracts.store_rows import NOON, Clock, entry, micros
 from tests.monitor.dashboard_client import sqlite, turn
@@ -139,7 +139,10 @@ class TestAgreesWithTheSQLStore:
 
     def test_on_messages_and_their_details(self, store, plain):
         theirs = store.analytics()
-        for session in plain.sessions(SessionFilter(), 15).rows:
+        sessions = plain.sessions(SessionFilter(), 15).rows
+
+        assert len(sessions) == 15
+        for session in sessions:
             key = (session["user_id"], session["session_id"])
             rows = plain.messages(*key, 7, 50)
             assert rows == theirs.messages(*key, 7, 50)
@@ -153,7 +156,10 @@ class TestAgreesWithTheSQLStore:
 
     def test_on_one_call(self, store, plain):
         theirs = store.analytics()
-        for row in plain.calls(CallFilter(), 60).rows:
+        calls = plain.calls(CallFilter(), 60).rows
+
+        assert len(calls) == 60
+        for row in calls:
             ours, other = (each.call(row["call_id"], 40) for each in (plain, theirs))
             assert ours["messages"] == other["messages"]
             assert ours["error_message_length"] == other["error_message_length"]

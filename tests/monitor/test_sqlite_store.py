@@ -19,7 +19,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from pywrapai_monitor.db import LibraryStore, SQLiteStore, StoreError, pages, sqlite
+from pywrapai_monitor.db import LibraryStore, SQLiteStore, StoreError, sql_export, sqlite
 from pywrapai_monitor.db.tables import SCHEMA_VERSION, metadata
 from tests.contracts.sql_store import SQLStoreContract
 from tests.contracts.store_rows import Clock, entry, save_turn, texts
@@ -478,8 +478,8 @@ def test_an_export_is_whole_however_its_pages_are_cut(
     store.write([entry(str(i), f"c{i}", f"u{i % 2}") for i in range(50)])
 
     for ids, rows in ((1, 1), (7, 3), (8, 4), (100, 100)):
-        monkeypatch.setattr(pages, "_IDS_AT_ONCE", ids)
-        monkeypatch.setattr(pages, "_PAGE", rows)
+        monkeypatch.setattr(sql_export, "_IDS_AT_ONCE", ids)
+        monkeypatch.setattr(sql_export, "_PAGE", rows)
         found = [row["call_id"] for row in store.export_rows("token_records")]
         assert found == [f"c{i}" for i in range(50)]
         found = [row["call_id"] for row in store.export_rows("token_records", user_id="u1")]

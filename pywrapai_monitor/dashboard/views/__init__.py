@@ -30,8 +30,6 @@ class View:
     give: Give
     params: tuple[Param, ...] = ()
     in_menu: bool = True
-    of_time: bool = True
-    """Whether it depends on the range."""
 
     @property
     def all_params(self) -> tuple[Param, ...]:
@@ -82,8 +80,8 @@ VIEWS = (
         give=users,
         params=(params.cursor(), params.limit()),
     ),
-    View(name="prompts", path="/prompts", title="Prompts", give=prompts, of_time=False),
-    View(name="status", path="/status", title="Status", give=status, of_time=False),
+    View(name="prompts", path="/prompts", title="Prompts", give=prompts),
+    View(name="status", path="/status", title="Status", give=status),
     View(
         name="call",
         path="/call",
@@ -91,7 +89,6 @@ VIEWS = (
         give=call,
         params=(params.text("call_id", "Which call.").needed(),),
         in_menu=False,
-        of_time=False,
     ),
     View(
         name="conversation",
@@ -100,13 +97,12 @@ VIEWS = (
         give=conversation,
         params=(
             params.text("user_id", "Whose conversation.").needed(),
-            params.text("session_id", "Which of his.").needed(),
+            params.text("session_id", "Which of that user's sessions.").needed(),
             params.row_id("message", "The message whose details are shown."),
             params.row_id("before", "Messages before that of this id."),
             params.row_id("after", "Messages after that of this id."),
         ),
         in_menu=False,
-        of_time=False,
     ),
     View(
         name="prompt",

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pywrapai_monitor.dashboard.params import Values
 from pywrapai_monitor.dashboard.source import Source, checked_cursor, known
 from pywrapai_monitor.dashboard.views.messages import with_items
-from pywrapai_monitor.dashboard.views.rows import colored, page_of
+from pywrapai_monitor.dashboard.views.rows import colored, page_of, record_of
 from pywrapai_monitor.db.analytics import CallFilter, Span
 from pywrapai_monitor.db.base import Row
 
@@ -17,7 +17,6 @@ _FILTERS = (
     "user_id", "session_id", "model", "kind", "status", "prompt_name", "prompt_version", "tag",
     "unpriced",
 )  # fmt: skip
-_PARTS = ("messages", "tools", "feedback")
 
 
 def calls(source: Source, values: Values) -> Row:
@@ -48,12 +47,11 @@ def call(source: Source, values: Values) -> Row:
     """What belongs to one call."""
     with known():
         found = source.analytics.call(values["call_id"], CUT)
-    row = {name: value for name, value in found.items() if name not in _PARTS}
     session = None
     with suppress(KeyError):
-        session = source.analytics.session(row["user_id"], row["session_id"])
+        session = source.analytics.session(found["user_id"], found["session_id"])
     return {
-        "call": {**row, "color": source.colors().of(row)},
+        "call": record_of(found, source.colors()),
         "messages": with_items(found["messages"]),
         "tools": found["tools"],
         "feedback": found["feedback"],

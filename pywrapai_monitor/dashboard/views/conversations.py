@@ -5,7 +5,7 @@ from __future__ import annotations
 from pywrapai_monitor.dashboard.params import BadParameterError, Values
 from pywrapai_monitor.dashboard.source import NotThereError, Source, checked_cursor, known
 from pywrapai_monitor.dashboard.views.messages import with_items
-from pywrapai_monitor.dashboard.views.rows import page_of
+from pywrapai_monitor.dashboard.views.rows import page_of, record_of
 from pywrapai_monitor.db.analytics import Analytics, SessionFilter
 from pywrapai_monitor.db.base import Row
 
@@ -94,7 +94,7 @@ def _detail(source: Source, key: tuple[str, str], message_id: int) -> Row:
                 "content_length", "user_id", "session_id",
             )
         },
-        "call": None if call is None else _record(source, call),
+        "call": None if call is None else record_of(call, source.colors()),
         **_sent(analytics, question),
         "tools": call["tools"] if call else [],
         "feedback": call and call["feedback"],
@@ -108,12 +108,6 @@ def _call(analytics: Analytics, call_id: str | None) -> Row | None:
         return analytics.call(call_id, CUT)
     except KeyError:
         return None
-
-
-def _record(source: Source, call: Row) -> Row:
-    parts = ("messages", "tools", "feedback")
-    row = {name: value for name, value in call.items() if name not in parts}
-    return {**row, "color": source.colors().of(row)}
 
 
 def _question(

@@ -18,6 +18,14 @@ from pywrapai_monitor.db.instants import iso_of, micros_of
 
 _TOP_MODELS = 8
 """So many have a part of their own in the chart."""
+_CLASSES = {
+    "input_tokens": "Input",
+    "cache_read_tokens": "Read from cache",
+    "cache_write_tokens": "Written to cache",
+    "output_tokens": "Output",
+    "reasoning_tokens": "Reasoning",
+}
+"""Of tokens, as readers know them."""
 _ROWS = 10
 _RECENT = 20
 
@@ -39,7 +47,7 @@ def overview(source: Source, values: Values) -> Row:
         "unpriced_calls": figures and figures["unpriced_calls"],
         "steps": rows,
         "cost_by_model": None if costs is None else _cost_by_model(costs, colors),
-        "tokens": figures and _tokens(figures),
+        "tokens": figures and _tokens(figures, rows or ()),
         "models": parts.of("models", lambda: _models(source, asked, colors)),
         "users": parts.of("users", lambda: _users(source, asked, figures)),
         "sessions": parts.of("sessions", lambda: _sessions(source, asked, figures)),
@@ -148,27 +156,38 @@ def _others(costs: Sequence[Sequence[float]]) -> Row:
     return {"models": len(costs), "cost_usd": sum(values), "values": values}
 
 
-def _tokens(figures: Row) -> list[Row] | None:
-    """Kinds that do not overlap: what was read from and written to a cache is part of the input,
-    and reasoning of the output.
-    """
-    names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    given, made, read, written, thought = (figures[name] for name in (*names, "reasoning_tokens"))
-    if None in (read, written, thought):
-        classes = {"input_tokens": ("Input", given), "output_tokens": ("Output", made)}
-    else:
-        classes = {
-            "input_tokens": ("Input", max(given - read - written, 0)),
-            "cache_read_tokens": ("Read from cache", read),
-            "cache_write_tokens": ("Written to cache", written),
-            "output_tokens": ("Output", max(made - thought, 0)),
-            "reasoning_tokens": ("Reasoning", thought),
-        }
-    total = sum(value for _, value in classes.values())
+def _tokens(figures: Row, steps: Sequence[Row]) -> list[Row]:
+    """Tokens by class, in all and in each step."""
+    apart = None not in (figures[name] for name in _CLASSES)
+    totals = _by_class(figures, apart)
+    of_steps = [_by_class(step, apart) for step in steps]
     return [
-        {"name": name, "label": label, "value": value, "share": ratio(value, total)}
-        for name, (label, value) in classes.items()
+        {
+            "name": name,
+            "label": _CLASSES[name],
+            "value": value,
+            "share": ratio(value, sum(totals.values())),
+            "values": [step[name] for step in of_steps],
+        }
+        for name, value in totals.items()
     ]
+
+
+def _by_class(figures: Row, apart: bool) -> dict[str, int]:
+    """Classes that do not overlap: what was read from and written to a cache is part of the input,
+    and reasoning of the output. Two are left where a store cannot tell them `apart`.
+    """
+    given, made = figures["input_tokens"], figures["output_tokens"]
+    if not apart:
+        return {"input_tokens": given, "output_tokens": made}
+    read, written = figures["cache_read_tokens"], figures["cache_write_tokens"]
+    return {
+        "input_tokens": max(given - read - written, 0),
+        "cache_read_tokens": read,
+        "cache_write_tokens": written,
+        "output_tokens": max(made - figures["reasoning_tokens"], 0),
+        "reasoning_tokens": figures["reasoning_tokens"],
+    }
 
 
 def _models(source: Source, asked: Range, colors: Colors) -> Row:

@@ -24,6 +24,13 @@ def colored(rows: Iterable[Row], colors: Colors) -> list[Row]:
     return [{**row, "color": colors.of(row)} for row in rows]
 
 
+def record_of(call: Row, colors: Colors) -> Row:
+    """The token record alone of what `Analytics.call` gives."""
+    parts = ("messages", "tools", "feedback")
+    row = {name: value for name, value in call.items() if name not in parts}
+    return {**row, "color": colors.of(row)}
+
+
 def page_of(page: Page, cursor: str | None) -> Row:
     """What a list has."""
     return {

@@ -1,4 +1,4 @@
-"""Read a whole table, some rows at a time: however long it is, and with nobody waiting.
+"""What `export_rows` gives: a whole table, some rows at a time, and with nobody waiting.
 
 The ids come first, some thousands at a time out of an index, then their rows, page by page. Each is
 a transaction of its own. What is written meanwhile is left out.
