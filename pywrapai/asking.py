@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Generator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -87,7 +88,7 @@ class Source:
             request,
             timeout=timeout,
             model=self.provider.model,
-            settings=merged(self.settings, request.overrides),
+            settings=settings_of_call(self.settings, request.overrides),
         )
 
 
@@ -133,7 +134,7 @@ class Asking:
         key = request_key(request, provider=first.name, base_url=first.base_url)
         if mark is not None:
             self.recall.remember(mark, key)
-        if not cache.blocks and (kept := (yield from _looked_up(cache, key))) is not None:
+        if not cache.blocks and (kept := (yield from _from_cache(cache, key))) is not None:
             return _own_copy(kept)
         flight = self.flights.board(key)
         if flight is None:
@@ -154,13 +155,13 @@ class Asking:
         shared: LLMResponse | None = None
         try:
             # Looking comes after boarding: whoever landed before has put his answer there.
-            shared = yield from _looked_up(cache, key)
+            shared = yield from _from_cache(cache, key)
             if shared is not None:
                 return _own_copy(shared)
             response, source = yield from self._answer(request)
             if source is self.sources[0] and _complete(response) and keep(response):
                 shared = response
-                yield from _put_away(cache, key, response)
+                yield from _into_cache(cache, key, response)
             return response
         finally:
             self.flights.land(key, shared)
@@ -175,12 +176,12 @@ class Asking:
                 if isinstance(error, ProviderError) and error.response is not None:
                     error.response = self._account(error.response, source, _ms_since(started))
                 if self._is_last_word(error, source):
-                    _note(error, failures)
+                    _add_notes(error, failures)
                     raise
                 failures.append(error)
             else:
                 answer = self._account(response, source, _ms_since(started))
-                return _after(failures, answer), source
+                return _with_earlier(failures, answer), source
         raise AssertionError("unreachable: the last source answers or raises")
 
     def stream(self, request: Request, record: StreamRecord) -> StreamFlow[StreamEvent, None]:
@@ -189,7 +190,7 @@ class Asking:
         for source in self.sources:
             try:
                 yield from self._streamed(source, request, record)
-                record.response = record.response and _after(failures, record.response)
+                record.response = record.response and _with_earlier(failures, record.response)
                 break
             except PyWrapAIError as error:
                 if record.begun and isinstance(error, ProviderError):
@@ -197,7 +198,7 @@ class Asking:
                 if isinstance(error, ProviderError) and error.response is None:
                     error.response = record.response
                 if self._is_last_word(error, source):
-                    _note(error, failures)
+                    _add_notes(error, failures)
                     raise
                 failures.append(error)
 
@@ -255,7 +256,7 @@ class Asking:
         )
 
 
-def merged(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of_call(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A model's settings for one call; an override of None leaves the setting out."""
     both = {**settings, **overrides}
     return {name: value for name, value in both.items() if value is not None}
@@ -266,7 +267,7 @@ def _own_price(response: LLMResponse) -> Cost | None:
     return Cost(response.cost_usd, True) if response.cost_usd else None
 
 
-def _looked_up(cache: BaseCache, key: str) -> Flow[LLMResponse | None]:
+def _from_cache(cache: BaseCache, key: str) -> Flow[LLMResponse | None]:
     try:
         if not cache.blocks:
             return cache.get(key)
@@ -276,7 +277,7 @@ def _looked_up(cache: BaseCache, key: str) -> Flow[LLMResponse | None]:
         return None
 
 
-def _put_away(cache: BaseCache, key: str, response: LLMResponse) -> Flow[None]:
+def _into_cache(cache: BaseCache, key: str, response: LLMResponse) -> Flow[None]:
     kept = _own_copy(response)
     try:
         if not cache.blocks:
@@ -295,14 +296,22 @@ def _complete(response: LLMResponse) -> bool:
 def _own_copy(response: LLMResponse) -> LLMResponse:
     """What a caller gets of an answer that others have too: free, and his to change."""
     calls = None if response.tool_calls is None else list(response.tool_calls)
-    return replace(response, cached=True, cost_usd=0.0, tool_calls=calls, raw=None, earlier=())
+    return replace(
+        response,
+        cached=True,
+        cost_usd=0.0,
+        tool_calls=calls,
+        provider_data=deepcopy(response.provider_data),
+        raw=None,
+        earlier=(),
+    )
 
 
-def _after(failures: list[PyWrapAIError], response: LLMResponse) -> LLMResponse:
+def _with_earlier(failures: list[PyWrapAIError], response: LLMResponse) -> LLMResponse:
     return replace(response, earlier=tuple(failures)) if failures else response
 
 
-def _note(error: PyWrapAIError, failures: list[PyWrapAIError]) -> None:
+def _add_notes(error: PyWrapAIError, failures: list[PyWrapAIError]) -> None:
     if failures:
         error.earlier = tuple(failures)
     for failure in failures:

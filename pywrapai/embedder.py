@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pywrapai.core import flow
+from pywrapai.core.checks import at_least_1, timeout_seconds
 from pywrapai.core.closing import Closing
 from pywrapai.core.flow import Flow
 from pywrapai.core.progress import progress
-from pywrapai.core.retry import RetryPolicy, attempts, seconds
+from pywrapai.core.retry import RetryPolicy, attempts
 from pywrapai.core.text import well_formed
-from pywrapai.core.vectors import checked, numpy_for_arrays, shortened, to_lists
+from pywrapai.core.vectors import checked_vectors, numpy_for_arrays, shortened, to_lists
 from pywrapai.exceptions import ProviderError, ServerError
 from pywrapai.providers import embedder_class
 from pywrapai.providers.embedding import EmbeddingProvider, EmbeddingReply
@@ -66,14 +66,14 @@ class Embedder(Closing):
         max_retries: int = 2,
         show_progress: bool = False,
     ) -> None:
-        self._timeout = timeout = seconds(timeout)
-        self._dimensions = None if dimensions is None else _at_least_1("dimensions", dimensions)
+        self._timeout = timeout = timeout_seconds(timeout)
+        self._dimensions = None if dimensions is None else at_least_1("dimensions", dimensions)
         self._retry = RetryPolicy(max_retries)
         if isinstance(provider, str):
             self._provider = _made(provider, model, api_key, base_url, timeout)
         else:
-            self._provider = _given(provider, model, api_key, base_url)
-        self._batch_size = min(_at_least_1("batch_size", batch_size), self._provider.max_texts)
+            self._provider = _ready_made(provider, model, api_key, base_url)
+        self._batch_size = min(at_least_1("batch_size", batch_size), self._provider.max_texts)
         self._track_tokens = track_tokens
         self._show_progress = show_progress
         self._tokens = TokenTracker()
@@ -111,30 +111,30 @@ class Embedder(Closing):
             ProviderError: one of its kinds, when a request failed for good; its notes say which
                 texts it was about.
         """
-        return flow.run(self.lists_flow(_checked(texts)))
+        return flow.run(self.lists_flow(_checked_texts(texts)))
 
     async def aembed(self, texts: Iterable[str]) -> list[list[float]]:
         """`embed`, awaited."""
-        return await flow.arun(self.lists_flow(_checked(texts)))
+        return await flow.arun(self.lists_flow(_checked_texts(texts)))
 
     def embed_one(self, text: str) -> list[float]:
         """The vector of one text. Raises what `embed` raises."""
-        return flow.run(self.lists_flow([_one(text)]))[0]
+        return flow.run(self.lists_flow([_one_text(text)]))[0]
 
     async def aembed_one(self, text: str) -> list[float]:
         """`embed_one`, awaited."""
-        return (await flow.arun(self.lists_flow([_one(text)])))[0]
+        return (await flow.arun(self.lists_flow([_one_text(text)])))[0]
 
     def embed_array(self, texts: Iterable[str]) -> Array:
         """`embed` as a float32 numpy array of shape (texts, dimensions), with no lists in between.
 
         No texts give the shape (0, dimensions), or (0, 0) where `dimensions` was not given.
         """
-        return flow.run(self.array_flow(_checked(texts)))
+        return flow.run(self.array_flow(_checked_texts(texts)))
 
     async def aembed_array(self, texts: Iterable[str]) -> Array:
         """`embed_array`, awaited."""
-        return await flow.arun(self.array_flow(_checked(texts)))
+        return await flow.arun(self.array_flow(_checked_texts(texts)))
 
     def close(self) -> None:
         """Give back connections. The Embedder may be used again and then opens new ones."""
@@ -190,8 +190,8 @@ class Embedder(Closing):
         spoken = [place for place, text in enumerate(texts) if text and not text.isspace()]
         batches = list(_batches(texts, spoken, self._batch_size)) or [[]]
         size: int | None = None
-        showing = self._show_progress and len(batches) > 1
-        with progress(len(spoken), "text") if showing else nullcontext(_nothing) as advance:
+        shown = self._show_progress and len(batches) > 1
+        with progress(len(spoken), "text", shown=shown) as advance:
             for places in batches:
                 try:
                     vectors = yield from self._batch([texts[place] for place in places])
@@ -215,7 +215,7 @@ class Embedder(Closing):
         )
         if self._track_tokens:
             self._count(reply, texts, (perf_counter() - started) * 1000.0)
-        vectors = checked(reply.vectors, len(texts))
+        vectors = checked_vectors(reply.vectors, len(texts))
         return vectors if self._dimensions is None else shortened(vectors, self._dimensions)
 
     def _count(self, reply: EmbeddingReply, texts: list[str], duration_ms: float) -> None:
@@ -260,11 +260,7 @@ def _same_size(before: int | None, now: int) -> int:
     return now
 
 
-def _nothing(count: int) -> None:
-    """Where no progress is shown."""
-
-
-def _checked(texts: Iterable[str]) -> list[str]:
+def _checked_texts(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, str):
         raise TypeError("embed takes a list of texts; for one text use embed_one(text)")
     given = list(texts)
@@ -274,16 +270,10 @@ def _checked(texts: Iterable[str]) -> list[str]:
     return given
 
 
-def _one(text: str) -> str:
+def _one_text(text: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"embed_one takes one text, not {type(text).__name__}; embed takes a list")
     return text
-
-
-def _at_least_1(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}; expected an int of 1 or more")
-    return value
 
 
 def _made(
@@ -297,7 +287,7 @@ def _made(
     return made
 
 
-def _given(provider: Any, *settings: str | None) -> EmbeddingProvider:
+def _ready_made(provider: Any, *settings: str | None) -> EmbeddingProvider:
     if not callable(getattr(provider, "embed_flow", None)):
         raise TypeError(f"provider is a name or an EmbeddingProvider, not {provider!r:.80}")
     if any(setting is not None for setting in settings):

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from pywrapai.asking import Asking, Source, merged
+from pywrapai.asking import Asking, Source, settings_of_call
 from pywrapai.cache import BaseCache, ResponseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Request, Role, StreamEvent
+from pywrapai.core.checks import at_least_1, check_tools, timeout_seconds
 from pywrapai.core.closing import Closing
 from pywrapai.core.flow import Emit, Flow, StreamFlow
 from pywrapai.core.messages import MessageInput, system_text, to_messages
-from pywrapai.core.retry import RetryPolicy, seconds
+from pywrapai.core.retry import RetryPolicy
 from pywrapai.core.stream import (
     AsyncEventStream,
     AsyncTextStream,
@@ -72,25 +73,20 @@ class LLM(Closing):
         tracker: TokenTracker | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        timeout = seconds(timeout)
+        timeout = timeout_seconds(timeout)
         if isinstance(provider, str):
             provider = provider_class(provider)(
                 model=model, api_key=api_key, base_url=base_url, timeout=timeout
             )
-        elif not isinstance(provider, BaseLLM):
-            raise TypeError(f"provider is a name or a BaseLLM, not {provider!r:.80}")
-        elif not (model is api_key is base_url is None):
-            raise ValueError(
-                "model, api_key and base_url belong to the provider, and this one is made already: "
-                f"give them to {type(provider).__name__}(...)"
-            )
+        else:
+            _check_ready_made(provider, model, api_key, base_url)
         given = {"temperature": temperature, "max_tokens": max_tokens}
         settings = {**(options or {}), **{k: v for k, v in given.items() if v is not None}}
         self._system = (Message(Role.SYSTEM, system_prompt),) if system_prompt else ()
         # A provider that was made already has a time-out of its own, unless another is asked for.
         own_timeout = None if timeout == DEFAULT_TIMEOUT_S else timeout
         self._source = Source(provider, RetryPolicy(max_retries), settings, own_timeout)
-        if not all(isinstance(llm, LLM) for llm in fallbacks):
+        if isinstance(fallbacks, LLM) or not all(isinstance(llm, LLM) for llm in fallbacks):
             raise TypeError(f"fallbacks is a list of LLM, not {fallbacks!r:.80}")
         others = [source for llm in fallbacks for source in llm._asking.sources]
         self._asking: Asking = Asking(
@@ -296,17 +292,17 @@ class LLM(Closing):
         turns = to_messages(messages)
         if self._system and system_text(turns) is None:
             turns = self._system + turns
-        _check_tools(tools, tool_choice)
+        check_tools(tools, tool_choice)
         if misplaced := _OF_THE_LLM & overrides.keys():
             raise TypeError(f"{', '.join(sorted(misplaced))} belongs to LLM(...), not to one call")
-        timeout = seconds(overrides.pop("timeout")) if "timeout" in overrides else None
+        timeout = timeout_seconds(overrides.pop("timeout")) if "timeout" in overrides else None
         own = self._source.settings
         return Request(
             self.model,
             turns,
             tools or None,
             tool_choice,
-            merged(own, overrides) if overrides else own,
+            settings_of_call(own, overrides) if overrides else own,
             timeout,
             overrides=overrides,
         )
@@ -338,8 +334,7 @@ class LLM(Closing):
         Whatever is raised has those responses, too, as `responses`: they were paid for. A layer
         above may `ask` in place of `chat_flow`.
         """
-        if max_attempts < 1:
-            raise ValueError(f"max_attempts must be 1 or more, not {max_attempts}")
+        at_least_1("max_attempts", max_attempts)
         responses: list[LLMResponse] = []
         try:
             value = yield from fitting(
@@ -359,28 +354,13 @@ def refuse_tools(overrides: dict[str, Any]) -> None:
         )
 
 
-def _check_tools(tools: Sequence[Mapping[str, Any]] | None, tool_choice: str | None) -> None:
-    for tool in tools or ():
-        _check_tool(tool)
-    if tool_choice is None:
-        return
-    if not tools:
-        raise ValueError(f"tool_choice={tool_choice!r} needs tools=[...] to choose from")
-    names = [tool["name"] for tool in tools]
-    if tool_choice not in ("auto", "required", "none", *names):
+def _check_ready_made(provider: Any, *settings: str | None) -> None:
+    if not isinstance(provider, BaseLLM):
+        raise TypeError(f"provider is a name or a BaseLLM, not {provider!r:.80}")
+    if any(setting is not None for setting in settings):
         raise ValueError(
-            f"tool_choice={tool_choice!r} is neither 'auto', 'required', 'none' nor one of the "
-            f"tools: {', '.join(names)}"
-        )
-
-
-def _check_tool(tool: Any) -> None:
-    parameters = tool.get("parameters") if isinstance(tool, Mapping) else None
-    named = isinstance(tool, Mapping) and isinstance(tool.get("name"), str) and tool["name"]
-    if not named or not isinstance(parameters, (Mapping, type(None))):
-        raise ValueError(
-            'a tool is {"name": ..., "description": ..., "parameters": a JSON Schema}, '
-            f"not {tool!r:.80}"
+            "model, api_key and base_url belong to the provider, and this one is made already: "
+            f"give them to {type(provider).__name__}(...)"
         )
 
 

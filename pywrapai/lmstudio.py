@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Role, TokenUsage
+from pywrapai.core.checks import timeout_seconds
 from pywrapai.core.closing import Closing
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow
-from pywrapai.core.retry import seconds
 from pywrapai.core.text import well_formed
 from pywrapai.exceptions import ContentFilterError, LMStudioUnreachable
 from pywrapai.llm import LLM
@@ -188,7 +188,7 @@ class LMStudioClient(LLMClient):
         healthcheck_on_init: bool = True,
         model: str | None = None,
     ) -> None:
-        provider = LMStudioProvider(model, base_url=base_url, timeout=seconds(timeout_s))
+        provider = LMStudioProvider(model, base_url=base_url, timeout=timeout_seconds(timeout_s))
         super().__init__(LLM(provider, max_retries=max_retries))
         if healthcheck_on_init:
             try:

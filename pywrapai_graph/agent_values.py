@@ -16,6 +16,7 @@ from pywrapai.core.base import (
     ToolCall,
     ToolResult,
 )
+from pywrapai.core.checks import at_least_1
 from pywrapai.exceptions import PyWrapAIError
 
 ErrorPolicy: TypeAlias = Literal["return_to_model", "raise", "skip"]
@@ -89,8 +90,7 @@ class AgentConfig:
     """Asked for each call of a tool that requires approval, with the call itself; may be async."""
 
     def __post_init__(self) -> None:
-        if type(self.max_turns) is not int or self.max_turns < 1:
-            raise ValueError(f"max_turns must be 1 or more, not {self.max_turns!r}")
+        at_least_1("max_turns", self.max_turns)
         if self.tool_timeout is not None and not _is_duration(self.tool_timeout):
             raise ValueError(
                 "tool_timeout is in seconds and must be above 0, or None for as long as it takes, "

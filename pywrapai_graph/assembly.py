@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from pywrapai.core.base import Content, Message, Role
-from pywrapai.core.messages import MessageInput, to_messages
+from pywrapai.core.messages import MessageInput, is_blank, to_messages
 from pywrapai_graph.rag.types import ScoredChunk
 
 _WITH_CONTEXT = """\
@@ -69,7 +69,8 @@ def assemble(
             raise ValueError("an Assembly has its history already: leave history= out")
         return given
     turns = to_messages(given)
-    _refuse_empty(turns)
+    if any(turn.role == Role.USER and is_blank(turn) for turn in turns):
+        raise ValueError("the user message is empty: give the model some text to answer")
     if system_prompt is not None and turns[0].role == Role.SYSTEM:
         turns = turns[1:]
     past = to_messages(history) if history else ()
@@ -83,11 +84,6 @@ def assemble(
         system_prompt=system_prompt,
         history_count=sum(m.role == Role.USER for m in past),
     )
-
-
-def _refuse_empty(turns: Sequence[Message]) -> None:
-    if any(m.role == Role.USER and not (m.text.strip() or m.images) for m in turns):
-        raise ValueError("the user message is empty: give the model some text to answer")
 
 
 def _last_user(messages: Sequence[Message]) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pywrapai.cache import BaseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, Request, StreamEvent
+from pywrapai.core.checks import at_least_1
 from pywrapai.core.flow import Flow, StreamFlow
 from pywrapai.core.stream import (
     AsyncEventStream,
@@ -22,7 +23,6 @@ from pywrapai.llm import LLM, refuse_tools
 from pywrapai.tokens import TokenTracker
 from pywrapai_graph.assembly import Assembly, GraphInput, assemble
 from pywrapai_graph.prompts import PromptRegistry
-from pywrapai_graph.rag.types import check_k
 
 if TYPE_CHECKING:
     from pywrapai_graph.rag.retriever import BaseRetriever
@@ -64,7 +64,7 @@ class GraphLLM:
             raise TypeError(f"retriever is a BaseRetriever or None, not {retriever!r:.80}")
         self.llm = llm
         self.retriever = retriever
-        self.rag_k = check_k(rag_k, "rag_k")
+        self.rag_k = at_least_1("rag_k", rag_k)
         self.system_prompt: str | None = None
         if enable_system_prompt_versioning:
             if not prompt_file:

@@ -57,10 +57,10 @@ def _part(part: str | Image) -> list[str]:
 
 def canonical(value: Any) -> str:
     """JSON that is equal for equal values: keys sorted, types told apart, never a TypeError."""
-    return _encode(_plain(value))
+    return _encode(_comparable(value))
 
 
-def _plain(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     match value:
         case None | bool() | str() | int():
             return value
@@ -69,13 +69,13 @@ def _plain(value: Any) -> Any:
         case bytes():
             return {"bytes": hashlib.sha256(value).hexdigest()}
         case Mapping():
-            return {_name(key): _plain(item) for key, item in value.items()}
+            return {_name(key): _comparable(item) for key, item in value.items()}
         case set() | frozenset():
             return {"set": sorted(canonical(item) for item in value)}
         case type():
             return {"type": f"{value.__module__}.{value.__qualname__}"}
         case Iterable():
-            return [_plain(item) for item in value]
+            return [_comparable(item) for item in value]
     return {type(value).__qualname__: repr(value)}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pywrapai.cache.store import BaseCache
 from pywrapai.core.base import LLMResponse, TokenUsage, ToolCall
+from pywrapai.core.checks import ttl_seconds
 from pywrapai.core.extras import needs
 
 if TYPE_CHECKING:
@@ -35,11 +36,9 @@ class RedisCache(BaseCache):
         prefix: str = "pywrapai",
         timeout: float = 2.0,
     ) -> None:
-        if ttl is not None and not ttl > 0:
-            raise ValueError(f"ttl is in seconds and must be above 0, or None, not {ttl!r}")
+        self.ttl = ttl_seconds(ttl)
         with needs("redis"):
             import redis
-        self.ttl = ttl
         self._prefix = f"{prefix}:response:{_FORMAT}:"
         self._client: redis.Redis = redis.Redis.from_url(
             url, socket_timeout=timeout, socket_connect_timeout=timeout
@@ -61,9 +60,7 @@ class RedisCache(BaseCache):
             self._client.delete(key)
 
     def __len__(self) -> int:
-        return sum(
-            1 for _ in self._client.scan_iter(match=f"{_literal(self._prefix)}*", count=1000)
-        )
+        return sum(1 for _ in self._keys())
 
     def _keys(self) -> Iterator[Any]:
         return iter(self._client.scan_iter(match=f"{_literal(self._prefix)}*", count=1000))

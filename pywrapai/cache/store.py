@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 
 from pywrapai.core.base import LLMResponse
+from pywrapai.core.checks import at_least_1, ttl_seconds
 from pywrapai.core.process import ProcessLock
 
 
@@ -47,12 +48,8 @@ class ResponseCache(BaseCache):
     blocks = False
 
     def __init__(self, max_size: int = 1000, ttl: float | None = None) -> None:
-        if max_size < 1:
-            raise ValueError(f"max_size must be 1 or more, not {max_size}")
-        if ttl is not None and not ttl > 0:
-            raise ValueError(f"ttl is in seconds and must be above 0, or None, not {ttl!r}")
-        self.max_size = max_size
-        self.ttl = ttl
+        self.max_size = at_least_1("max_size", max_size)
+        self.ttl = ttl_seconds(ttl)
         self._lock = ProcessLock()
         self._entries: OrderedDict[str, tuple[LLMResponse, float]] = OrderedDict()
 

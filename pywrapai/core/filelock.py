@@ -73,13 +73,13 @@ class HeldLock:
         return descriptor
 
 
-def hold(path: str) -> HeldLock | None:
+def hold(path: str, *, mode: int = 0o600) -> HeldLock | None:
     """The lock that a file stands for, which is made; None if somebody else has it.
 
-    OSError where the file cannot be made or locked.
+    `mode` are the file's rights where it is made. OSError where it cannot be made or locked.
     """
     while True:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, mode)
         try:
             acquired = _acquired(descriptor, shared=False)
             if acquired and _is_at(path, descriptor):

@@ -35,7 +35,10 @@ class Image:
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str | None = None) -> Self:
-        """The image in memory; its media type is read from its first bytes unless given."""
+        """The image in memory; its media type is read from its first bytes unless given.
+
+        ValueError if it is empty, too large, or of a kind that is neither known nor given.
+        """
         if not data:
             raise ValueError("the image is empty: it has no bytes")
         if len(data) > MAX_BYTES:
@@ -44,7 +47,10 @@ class Image:
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """An image that the provider fetches itself, or one inside a `data:` URL."""
+        """An image that the provider fetches itself, or one inside a `data:` URL.
+
+        ValueError for a URL of another kind, and for what `from_bytes` refuses.
+        """
         if url.startswith("data:"):
             head, _, payload = url[5:].partition(",")
             media_type, _, encoding = head.partition(";")
@@ -52,7 +58,7 @@ class Image:
                 raise ValueError(
                     "a data: URL of an image must be base64: data:image/png;base64,..."
                 )
-            return cls.from_bytes(base64.b64decode(payload, validate=True), media_type or None)
+            return cls.from_bytes(_decoded(payload), media_type or None)
         if not url.startswith(("https://", "http://")):
             raise ValueError(
                 f"an image URL starts with https://, http:// or data:, not {url[:20]!r}"
@@ -92,6 +98,13 @@ class Image:
         if value.get("data") is None:
             return cls.from_url(value["url"])
         return cls.from_bytes(base64.b64decode(value["data"]), value["media_type"])
+
+
+def _decoded(payload: str) -> bytes:
+    try:
+        return base64.b64decode(payload, validate=True)
+    except ValueError as error:
+        raise ValueError(f"the data: URL of an image holds no base64 ({error})") from None
 
 
 def _media_type(data: bytes) -> str:

@@ -13,7 +13,8 @@ from pywrapai.core.tools import tool_call
 MessageInput: TypeAlias = str | Message | Sequence[Message | Mapping[str, Any]]
 """A string (one USER message), one Message, or a list of Message or of OpenAI-style dicts."""
 
-_ROLES = ", ".join(role.value for role in Role)
+_ROLES = frozenset(Role)
+_ROLE_NAMES = ", ".join(role.value for role in Role)
 _SIMPLE = {role.value: role for role in (Role.SYSTEM, Role.USER, Role.ASSISTANT)}
 
 
@@ -28,16 +29,16 @@ def to_messages(messages: MessageInput) -> tuple[Message, ...]:
             raise ValueError("the message is empty: give the model some text to answer")
         return (Message(Role.USER, messages),)
     if isinstance(messages, Message):
-        _refuse_nothing(_checked(messages))
+        _refuse_blank(_checked_message(messages))
         return (messages,)
     if isinstance(messages, Mapping) or not isinstance(messages, Iterable):
         raise TypeError(
             f"messages must be a string, a Message or a list of them, not {messages!r:.80}"
         )
-    result = tuple([_plain(item) or _to_message(item) for item in messages])
+    result = tuple([_simple_message(item) or _any_message(item) for item in messages])
     if not result:
         raise ValueError("the list of messages is empty: it needs at least one")
-    _refuse_nothing(result[-1])
+    _refuse_blank(result[-1])
     return result
 
 
@@ -46,13 +47,24 @@ def system_text(messages: Iterable[Message]) -> str | None:
     return next((m.text for m in messages if m.role == Role.SYSTEM), None)
 
 
-def _refuse_nothing(last: Message) -> None:
-    """An older message may be empty, as stored ones are; what is to be answered may not."""
-    if last.role == Role.USER and not last.text.strip() and not last.images:
+def is_blank(message: Message) -> bool:
+    """Whether there is neither text nor an image in it."""
+    return not message.text.strip() and not message.images
+
+
+def is_thinking_alone(message: Message) -> bool:
+    """Whether it is an answer of thinking alone, which no server takes back as a message."""
+    said = message.text or message.images or message.tool_calls
+    return message.role == Role.ASSISTANT and not said
+
+
+def _refuse_blank(last: Message) -> None:
+    """An older message may be blank, as stored ones are; what is to be answered may not."""
+    if last.role == Role.USER and is_blank(last):
         raise ValueError("the message is empty: give the model some text to answer")
 
 
-def _plain(item: Any) -> Message | None:
+def _simple_message(item: Any) -> Message | None:
     """What nearly every message is, in a tenth of the time of the general way; else None."""
     if type(item) is Message:
         simple = type(item.content) is str and item.tool_result is None and item.role in _SIMPLE
@@ -64,9 +76,9 @@ def _plain(item: Any) -> Message | None:
     return None
 
 
-def _to_message(item: Message | Mapping[str, Any]) -> Message:
+def _any_message(item: Message | Mapping[str, Any]) -> Message:
     if isinstance(item, Message):
-        return _checked(item)
+        return _checked_message(item)
     if isinstance(item, Mapping):
         return _from_dict(item)
     raise TypeError(
@@ -74,10 +86,10 @@ def _to_message(item: Message | Mapping[str, Any]) -> Message:
     )
 
 
-def _checked(message: Message) -> Message:
+def _checked_message(message: Message) -> Message:
     role = message.role
-    if role not in _KNOWN:
-        raise ValueError(f"unknown role {role!r}: expected one of {_ROLES}")
+    if role not in _ROLES:
+        raise ValueError(f"unknown role {role!r}: expected one of {_ROLE_NAMES}")
     if not isinstance(message.content, str):
         _check_parts(message)
     if role == "tool" and message.tool_result is None:
@@ -86,9 +98,6 @@ def _checked(message: Message) -> Message:
             "tool_result=ToolResult(tool_call.id, tool_call.name, text))"
         )
     return message
-
-
-_KNOWN = frozenset(Role)
 
 
 def _check_parts(message: Message) -> None:
@@ -102,7 +111,7 @@ def _check_parts(message: Message) -> None:
 
 def _from_dict(item: Mapping[str, Any]) -> Message:
     if "tool_result" in item or "provider_data" in item:
-        return _checked(Message.from_dict(item))
+        return _checked_message(Message.from_dict(item))
     role = item.get("role")
     content = _content(item.get("content"))
     match role:
@@ -115,7 +124,7 @@ def _from_dict(item: Mapping[str, Any]) -> Message:
             return Message(Role.ASSISTANT, content, [_call(c) for c in calls] if calls else None)
         case "tool":
             return _tool_answer(item, Message(Role.TOOL, content))
-    raise ValueError(f"unknown role {role!r}: expected one of {_ROLES}")
+    raise ValueError(f"unknown role {role!r}: expected one of {_ROLE_NAMES}")
 
 
 def _tool_answer(item: Mapping[str, Any], message: Message) -> Message:
@@ -154,8 +163,14 @@ def _part(part: Any) -> str | Image:
     )
 
 
-def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = call.get("function")
-    if function is None:
-        return ToolCall.from_dict(call)
-    return tool_call(call.get("id"), function.get("name"), function.get("arguments"))
+def _call(call: Any) -> ToolCall:
+    """In OpenAI's form, or in that of `ToolCall.to_dict`."""
+    match call:
+        case {"function": Mapping() as function}:
+            return tool_call(call.get("id"), function.get("name"), function.get("arguments"))
+        case {"id": _, "name": _, "arguments": _}:
+            return ToolCall.from_dict(call)
+    raise TypeError(
+        'a tool call in a message is {"id": ..., "function": {"name": ..., "arguments": ...}}, '
+        f"not {call!r:.80}"
+    )

@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 
 def after_fork_in_child(forget: Callable[[], None]) -> None:
     """Call `forget` in every child that is forked from now on, where processes can fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=forget)
+
+
+def keep_free_over_fork(lock: Any) -> None:
+    """See that no forked child inherits `lock` as held by a thread that the child does not have."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
 
 
 class ProcessLock:

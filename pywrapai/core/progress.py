@@ -12,9 +12,16 @@ DELAY_SECONDS = 0.5
 
 
 @contextmanager
-def progress(total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """What to call with the number of units that were done; the bar goes to stderr."""
+def progress(total: int, unit: str, *, shown: bool) -> Iterator[Callable[[int], object]]:
+    """What to call with the number of units that were done; where it is `shown`, on stderr."""
+    if not shown:
+        yield _nothing
+        return
     with needs("rag"):
         from tqdm import tqdm
     with tqdm(total=total, unit=unit, delay=DELAY_SECONDS) as bar:
         yield bar.update
+
+
+def _nothing(count: int) -> None:
+    """Where no progress is shown."""

@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait: before it, and for an answer."""
+"""When to try again after a failure, and how long to wait before that."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RetryPolicy:
     """A server that asks for more than this is not waited for; the error is raised at once."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_retries, int) or self.max_retries < 0:
+        if type(self.max_retries) is not int or self.max_retries < 0:
             raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
 
     def delay(self, attempt: int, error: PyWrapAIError) -> float | None:
@@ -42,17 +42,6 @@ class RetryPolicy:
             return error.retry_after if error.retry_after <= self.max_retry_after else None
         ceiling = min(self.max_wait, self.first_wait * 2.0 ** min(attempt - 1, 32))
         return ceiling * random.uniform(0.5, 1.0)
-
-
-_FOREVER = 2_000_000.0
-"""Seconds, 23 days: systems count a wait in milliseconds, and not much further than that."""
-
-
-def seconds(timeout: Any) -> float:
-    """A time-out as it was given, checked. ValueError for one that is no positive number."""
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or not timeout > 0:
-        raise ValueError(f"timeout is in seconds and must be above 0, not {timeout!r}")
-    return float(min(timeout, _FOREVER))
 
 
 def attempts(

@@ -24,54 +24,35 @@ def parameters_of(tool: Mapping[str, Any]) -> Schema:
     given = tool.get("parameters") or {}
     if given.get("type") != "object" or "properties" not in given:
         given = {"type": "object", "properties": {}, **given}
-    if _lacks_items(given):
-        given = changed(given, with_items)
-    whole: Schema = given
+    whole: Schema = changed(given, with_items)
     return whole
 
 
 def with_items(schema: Schema) -> Schema:
     """An array without `items` is refused by several providers; it holds anything."""
-    return {**schema, "items": {}} if _has_no_items(schema) else schema
-
-
-def _has_no_items(schema: Schema) -> bool:
-    return schema.get("type") == "array" and "items" not in schema and "prefixItems" not in schema
-
-
-def _lacks_items(schema: Any) -> bool:
-    """Whether an array anywhere in the schema says nothing of its items."""
-    if not isinstance(schema, dict):
-        return False
-    if _has_no_items(schema):
-        return True
-    for key, value in schema.items():
-        if key in _BY_NAME:
-            if isinstance(value, dict) and any(map(_lacks_items, value.values())):
-                return True
-        elif key in _SINGLE:
-            if _lacks_items(value):
-                return True
-        elif key in _LISTS and isinstance(value, list) and any(map(_lacks_items, value)):
-            return True
-    return False
+    if schema.get("type") != "array" or "items" in schema or "prefixItems" in schema:
+        return schema
+    return {**schema, "items": {}}
 
 
 def changed(schema: Any, change: Callable[[Schema], Schema]) -> Any:
     """A copy with `change` applied to every schema in it, the inner ones first."""
     if not isinstance(schema, dict):
         return schema  # `true`, `false`, or a list of types
+    return change(_with_inner(schema, lambda inner: changed(inner, change)))
+
+
+def _with_inner(schema: Schema, visit: Callable[[Any], Any]) -> Schema:
+    """A copy in which each schema that stands directly in this one is what `visit` gives for it."""
     copy = dict(schema)
-    for key in _BY_NAME:
-        if isinstance(copy.get(key), dict):
-            copy[key] = {name: changed(inner, change) for name, inner in copy[key].items()}
-    for key in _SINGLE:
-        if isinstance(copy.get(key), dict):
-            copy[key] = changed(copy[key], change)
-    for key in _LISTS:
-        if isinstance(copy.get(key), list):
-            copy[key] = [changed(inner, change) for inner in copy[key]]
-    return change(copy)
+    for key, value in schema.items():
+        if key in _BY_NAME and isinstance(value, dict):
+            copy[key] = {name: visit(inner) for name, inner in value.items()}
+        elif key in _SINGLE and isinstance(value, dict):
+            copy[key] = visit(value)
+        elif key in _LISTS and isinstance(value, list):
+            copy[key] = [visit(inner) for inner in value]
+    return copy
 
 
 def inlined(schema: Schema, *, max_depth: int = 5) -> Schema:
@@ -97,17 +78,8 @@ class _Inliner:
             return schema
         if "$ref" in schema:
             return self._referred(schema, path)
-        copy = {k: v for k, v in schema.items() if k not in _DEFINITIONS}
-        for key in _BY_NAME:
-            if isinstance(copy.get(key), dict):
-                copy[key] = {name: self.resolve(s, path) for name, s in copy[key].items()}
-        for key in _SINGLE:
-            if isinstance(copy.get(key), dict):
-                copy[key] = self.resolve(copy[key], path)
-        for key in _LISTS:
-            if isinstance(copy.get(key), list):
-                copy[key] = [self.resolve(s, path) for s in copy[key]]
-        return copy
+        rest = {key: value for key, value in schema.items() if key not in _DEFINITIONS}
+        return _with_inner(rest, lambda inner: self.resolve(inner, path))
 
     def _referred(self, schema: Schema, path: tuple[str, ...]) -> Any:
         reference = str(schema["$ref"])

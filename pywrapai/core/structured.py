@@ -18,14 +18,13 @@ MAX_ERRORS = 8
 MAX_ERROR_LENGTH = 300
 MAX_CANDIDATES = 200
 """Places in a text where JSON may begin that are tried before giving up."""
+CUT_OFF = "it was cut off at the limit of output tokens: make it shorter"
+"""What a model is told of such an answer."""
 
 _FENCE = re.compile(r"```[\w-]*\n(.*?)```", re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)  # models put raw line breaks into strings
-
-
 # Pydantic takes longer to write a class's schema than a whole call takes here.
-_written: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
-
+_schemas: WeakKeyDictionary[type, dict[str, Any]] = WeakKeyDictionary()
 
 Ask: TypeAlias = Callable[[Request, Callable[[LLMResponse], bool]], Flow[LLMResponse]]
 """How one answer is asked for: the request, and what says whether a cache may keep the answer."""
@@ -70,9 +69,9 @@ class Shape:
 def shape_of(schema: Any) -> Shape:
     """A Pydantic class gives its instances, a JSON Schema gives dicts. TypeError for others."""
     if isinstance(schema, type) and hasattr(schema, "model_json_schema"):
-        written = _written.get(schema)
+        written = _schemas.get(schema)
         if written is None:
-            written = _written[schema] = schema.model_json_schema()
+            written = _schemas[schema] = schema.model_json_schema()
         return Shape(written, _pydantic(schema))
     if isinstance(schema, Mapping):
         return Shape(dict(schema), _jsonschema(schema))
@@ -115,9 +114,7 @@ def _pydantic(model: Any) -> Callable[[Any], Any]:
         try:
             return model.model_validate(value)
         except ValidationError as error:
-            # without the input: it may be huge, and the model has just written it
-            found = error.errors(include_url=False, include_input=False, include_context=False)
-            raise Misfit([f"{_place(e['loc'])}: {e['msg']}" for e in found]) from None
+            raise Misfit(faults_in(error)) from None
 
     return validate
 
@@ -142,19 +139,33 @@ def _jsonschema(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     return validate
 
 
-def _place(path: Any) -> str:
-    return ".".join(map(str, path)) or "the answer"
+def faults_in(error: Any, *path: str, whole: str = "the answer") -> list[str]:
+    """What a Pydantic ValidationError found, one line each: the place, below `path`, and why.
+
+    Without the input: it may be huge, and whoever reads this has just written it.
+    """
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    return [f"{_place((*path, *each['loc']), whole)}: {each['msg']}" for each in found]
+
+
+def _place(path: Any, whole: str = "the answer") -> str:
+    return ".".join(map(str, path)) or whole
 
 
 def with_instruction(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:
     """The messages with the schema told in words, for a model that cannot be held to it."""
-    told = (
-        "Answer with JSON alone, without any text around it, that fits this JSON Schema:\n"
-        f"{json.dumps(schema, ensure_ascii=False)}"
-    )
+    told = in_words(schema)
     if messages and messages[0].role == Role.SYSTEM:
         return [Message(Role.SYSTEM, f"{messages[0].text}\n\n{told}"), *messages[1:]]
     return [Message(Role.SYSTEM, told), *messages]
+
+
+def in_words(schema: Mapping[str, Any]) -> str:
+    """The instruction that asks for an answer of this schema."""
+    return (
+        "Answer with JSON alone, without any text around it, that fits this JSON Schema:\n"
+        f"{json.dumps(schema, ensure_ascii=False)}"
+    )
 
 
 def fitting(
@@ -191,7 +202,7 @@ def asked_again(response: LLMResponse, misfit: Misfit) -> list[Message]:
     """What follows an answer that does not fit."""
     reasons = "\n".join(f"- {error}" for error in misfit.errors)
     if response.finish_reason == "length":
-        reasons += "\n- it was cut off at the limit of output tokens: make it shorter"
+        reasons += f"\n- {CUT_OFF}"
     again = (
         f"This does not fit the schema:\n{reasons}\nAnswer again, with the corrected JSON alone."
     )

@@ -26,7 +26,7 @@ class Splitter(Protocol):
         """What was held back, when no more text comes."""
 
 
-def split(text: str, splitter: Splitter) -> tuple[str, str]:
+def split_thinking(text: str, splitter: Splitter) -> tuple[str, str]:
     """The thinking and the text of a whole answer."""
     parts = [*splitter.feed(text), *splitter.finish()]
     thinking = "".join(part.text for part in parts if isinstance(part, ThinkingDelta))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = Array | Sequence[Sequence[float]]
 
 
-def checked(vectors: Vectors, count: int) -> Vectors:
+def checked_vectors(vectors: Vectors, count: int) -> Vectors:
     """The same vectors. ServerError unless there are `count` of one size, of finite numbers."""
     if len(vectors) != count:
         raise ServerError(f"the server sent {len(vectors)} vectors for {count} texts")
@@ -88,9 +88,8 @@ def from_base64(encoded: Sequence[str]) -> Vectors:
     ValueError for what is not base64, or for vectors of different sizes.
     """
     size = len(a2b_base64(encoded[0]))
-    whole = bytearray(
-        size * len(encoded)
-    )  # unlike an array over bytes, one over this can be changed
+    # Unlike an array over bytes, one over a bytearray can be changed.
+    whole = bytearray(size * len(encoded))
     for at, text in enumerate(encoded):
         row = a2b_base64(text, strict_mode=True)
         if len(row) != size or size % 4:

@@ -361,6 +361,6 @@ class AnthropicProvider(StainlessProvider):
         """The response in a message."""
         return from_wire(body)
 
-    def decoder(self) -> Decoder:
+    def decoder(self, request: Request) -> Decoder:
         """What reads one stream of events."""
         return StreamDecoder()

@@ -123,8 +123,8 @@ class BaseLLM(ABC):
 
     def models_flow(self) -> Flow[list[str]]:
         """The names of the models that there are; by default this one alone."""
+        yield from ()  # no I/O
         return [self.model]
-        yield  # a flow without I/O
 
     def stream_flow(
         self, request: Request, record: StreamRecord

@@ -70,7 +70,7 @@ class GeminiProvider(WireProvider):
         """The response in a reply."""
         return from_wire(body)
 
-    def decoder(self) -> Decoder:
+    def decoder(self, request: Request) -> Decoder:
         """What reads one stream."""
         return StreamDecoder()
 

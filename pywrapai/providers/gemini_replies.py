@@ -44,6 +44,8 @@ _FINISH: dict[str, FinishReason] = {
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
 }
+_KEYS = {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"}
+"""At least one of them is in every reply."""
 _BROKEN = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL")
 """The model wrote what cannot be used; asked again, it mostly writes something else."""
 
@@ -133,7 +135,7 @@ class _Answer:
 
     def add(self, body: Any) -> Iterator[StreamEvent]:
         """The text and the thinking in one more reply. Raises the error that it may carry."""
-        if not isinstance(body, dict) or body.get("error") or not body.keys() & _KNOWN:
+        if not isinstance(body, dict) or body.get("error") or not body.keys() & _KEYS:
             raise from_event(body)
         usage = received.fields(body.get("usageMetadata"))
         self._usage.update((key, value) for key, value in usage.items() if value is not None)
@@ -210,6 +212,3 @@ class _Answer:
             self._text.append(text)
             self._length += len(text)
             yield TextDelta(text)
-
-
-_KNOWN = {"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"}

@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, ClassVar
 
-from pywrapai.core.base import LLMResponse, Request, StreamEvent
-from pywrapai.core.flow import Flow, StreamFlow, run
-from pywrapai.core.stream import StreamRecord
+from pywrapai.core.base import LLMResponse, Request
+from pywrapai.core.flow import Flow, run
 from pywrapai.core.thinking import Separated, Splitter
 from pywrapai.exceptions import (
     LMStudioUnreachable,
@@ -58,19 +56,11 @@ class LMStudioProvider(OpenAIProvider):
         """The answer, also where LM Studio took it for reasoning."""
         return _answer_first((yield from super().structured_flow(request)))
 
-    def stream_flow(
-        self, request: Request, record: StreamRecord
-    ) -> StreamFlow[StreamEvent, LLMResponse]:
-        """Text as it comes; where its form is asked for, held until the reasoning is over."""
-        formed = request.schema is not None or "response_format" in request.settings
-        if formed and not isinstance(self, _Formed):
-            return self._formed.stream_flow(request, record)
-        return super().stream_flow(request, record)
-
-    @cached_property
-    def _formed(self) -> LMStudioProvider:
-        given: dict[str, Any] = {"api_key": self.api_key, "base_url": self.base_url}
-        return _Formed(self.model, **given, timeout=self.timeout)
+    def decoder(self, request: Request) -> Decoder:
+        """Gives text as it comes; where its form is asked for, once the reasoning is over."""
+        if request.schema is None and "response_format" not in request.settings:
+            return super().decoder(request)
+        return StreamDecoder(_reasoning_first(), self.name)
 
     def models_flow(self) -> Flow[list[str]]:
         """The models on offer, which says too that LM Studio runs; else LMStudioUnreachable."""
@@ -88,13 +78,6 @@ class LMStudioProvider(OpenAIProvider):
                 "lms server start"
             )
         return mapped
-
-
-class _Formed(LMStudioProvider):
-    """The same for streams whose answers have a form."""
-
-    def decoder(self) -> Decoder:
-        return StreamDecoder(_reasoning_first(), self.name)
 
 
 def healthcheck(base_url: str | None = None, timeout: float = 10.0) -> list[str]:

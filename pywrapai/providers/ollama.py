@@ -109,7 +109,7 @@ class OllamaProvider(WireProvider):
         """The response in a whole reply."""
         return from_wire(body)
 
-    def decoder(self) -> Decoder:
+    def decoder(self, request: Request) -> Decoder:
         """What reads one stream of lines."""
         return StreamDecoder()
 

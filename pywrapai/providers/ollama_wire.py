@@ -14,16 +14,16 @@ from pywrapai.core.base import (
     LLMResponse,
     Message,
     Request,
-    Role,
     StreamEvent,
     ThinkingDelta,
     TokenUsage,
     ToolCall,
 )
 from pywrapai.core.image import Image
+from pywrapai.core.messages import is_thinking_alone
 from pywrapai.core.schema import parameters_of
 from pywrapai.core.sse import Lines
-from pywrapai.core.thinking import Delta, ThinkTags, split
+from pywrapai.core.thinking import Delta, ThinkTags, split_thinking
 from pywrapai.core.tools import tool_call, with_unique_ids
 from pywrapai.exceptions import InvalidRequestError, ProviderConnectionError
 from pywrapai.providers.errors import from_status
@@ -41,7 +41,9 @@ def to_wire(request: Request, *, stream: bool) -> dict[str, Any]:
     names = {call.id: call.name for m in request.messages for call in m.tool_calls or ()}
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [_message_to_wire(m, names) for m in request.messages if _says_something(m)],
+        "messages": [
+            _message_to_wire(m, names) for m in request.messages if not is_thinking_alone(m)
+        ],
         "stream": stream,
     }
     if request.tools and request.tool_choice != "none":
@@ -64,11 +66,6 @@ def _options(settings: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(options.get("stop"), str):
         options["stop"] = [options["stop"]]
     return options
-
-
-def _says_something(message: Message) -> bool:
-    said = message.text or message.images or message.tool_calls
-    return message.role != Role.ASSISTANT or bool(said)
 
 
 def _message_to_wire(message: Message, names: Mapping[str, str]) -> dict[str, Any]:
@@ -112,7 +109,7 @@ def from_wire(body: Any) -> LLMResponse:
     if not isinstance(message, dict) or body.get("error"):
         raise from_status(200, body)
     thinking = received.text(message.get("thinking"))
-    thought, text = split(received.text(message.get("content")), ThinkTags())
+    thought, text = split_thinking(received.text(message.get("content")), ThinkTags())
     calls = _calls_from_wire(message.get("tool_calls") or (), thinking)
     return LLMResponse(
         text,

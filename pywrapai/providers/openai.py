@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pywrapai.core.base import LLMResponse, Message, Request, Role, ToolCall
 from pywrapai.core.image import Image
+from pywrapai.core.messages import is_thinking_alone
 from pywrapai.core.schema import parameters_of
 from pywrapai.core.structured import with_instruction
 from pywrapai.core.text import well_formed
@@ -41,7 +42,7 @@ def to_wire(
     body["messages"] = [
         _message_to_wire(message, system, provider)
         for message in request.messages
-        if _says_something(message)
+        if not is_thinking_alone(message)
     ]
     if request.tools:
         body["tools"] = [_tool_to_wire(tool) for tool in request.tools]
@@ -59,12 +60,6 @@ def to_wire(
     if "max_tokens" in body and (official or _COMPLETION_TOKENS.match(request.model)):
         body["max_completion_tokens"] = body.pop("max_tokens")
     return body
-
-
-def _says_something(message: Message) -> bool:
-    """Not so an answer that was thinking alone, which no server takes back as a message."""
-    said = message.text or message.images or message.tool_calls
-    return message.role != Role.ASSISTANT or bool(said)
 
 
 def _message_to_wire(message: Message, system: str, provider: str) -> dict[str, Any]:
@@ -179,7 +174,7 @@ class OpenAIProvider(OpenAIEmbeddings):
         """The response in a chat completion."""
         return from_wire(body, splitter=self.splitter(), provider=self.name)
 
-    def decoder(self) -> Decoder:
+    def decoder(self, request: Request) -> Decoder:
         """What reads one stream of chunks."""
         return StreamDecoder(self.splitter(), self.name)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pywrapai.core.flow import Flow, io
 from pywrapai.core.vectors import from_base64
-from pywrapai.exceptions import InvalidRequestError, ProviderError, ServerError
+from pywrapai.exceptions import InvalidRequestError, ServerError
 from pywrapai.providers.embedding import EmbeddingReply
 from pywrapai.providers.errors import from_status
 from pywrapai.providers.stainless import StainlessProvider
@@ -38,7 +38,7 @@ def embeddings_from_wire(body: Any, request_id: str | None = None) -> EmbeddingR
     ServerError, or the error that the body tells of, for a reply that is none.
     """
     if not isinstance(body, dict) or not isinstance(body.get("data"), list):
-        raise _not_embeddings(body)
+        raise from_status(200, body)
     try:
         found = [item["embedding"] for item in _in_order(body["data"])]
         encoded = bool(found) and all(isinstance(vector, str) for vector in found)
@@ -48,10 +48,6 @@ def embeddings_from_wire(body: Any, request_id: str | None = None) -> EmbeddingR
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ServerError(f"the reply is not what the API promises: {error!r:.200}") from error
     return EmbeddingReply(vectors, tokens, body.get("model") or "", request_id)
-
-
-def _not_embeddings(body: Any) -> ProviderError:
-    return from_status(200, body)
 
 
 def _in_order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:

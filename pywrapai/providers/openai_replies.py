@@ -21,7 +21,7 @@ from pywrapai.core.base import (
     ToolCall,
 )
 from pywrapai.core.sse import SSEDecoder
-from pywrapai.core.thinking import Delta, Splitter, split
+from pywrapai.core.thinking import Delta, Splitter, split_thinking
 from pywrapai.core.tools import tool_call, with_unique_ids
 from pywrapai.exceptions import (
     ContentFilterError,
@@ -60,7 +60,7 @@ def from_wire(
     calls = _calls_from_wire(message.get("tool_calls") or [])
     calls = _with_reasoning(calls, _reasoning(message), provider)
     if splitter is not None:
-        thought, text = split(text, splitter)
+        thought, text = split_thinking(text, splitter)
         thinking += thought
     response = LLMResponse(
         text,

@@ -101,8 +101,8 @@ class WireProvider(BaseLLM):
         """The response that the body of a reply holds."""
 
     @abstractmethod
-    def decoder(self) -> Decoder:
-        """What reads one stream."""
+    def decoder(self, request: Request) -> Decoder:
+        """What reads the stream that answers the request."""
 
     @abstractmethod
     def path(self, request: Request, *, stream: bool) -> str:
@@ -168,7 +168,7 @@ class WireProvider(BaseLLM):
         """One request, and its events as they arrive."""
         with self._mapping():
             reply = yield from self._send(request, stream=True)
-            decoder = self.decoder()
+            decoder = self.decoder(request)
             try:
                 if not _content_type(reply).startswith(self.stream_type):
                     yield from io(reply.read, reply.aread)

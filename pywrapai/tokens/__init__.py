@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from pywrapai.tokens.pricing import (
     Cost,
-    Prices,
-    PricingError,
     UnpricedModelWarning,
     get_cost,
     load_user_pricing,
     price_call,
 )
 from pywrapai.tokens.tracker import CallKind, CallRecord, TokenTracker, Totals
+from pywrapai.tokens.user_prices import Prices, PricingError
 
 if TYPE_CHECKING:
     from pywrapai.tokens.pricing import PRICING

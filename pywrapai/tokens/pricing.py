@@ -1,7 +1,7 @@
 """What a call costs: prices in USD per million tokens by model name, and the sum over one call.
 
-The shipped prices are `prices.json`, made by `scripts/generate_prices.py`. Adding up calls is
-the tracker's part.
+The shipped prices are `prices.json`, made by `scripts/generate_prices.py`. What a user adds is
+checked in `user_prices`; adding up calls is the tracker's part.
 """
 
 from __future__ import annotations
@@ -14,20 +14,15 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pywrapai.exceptions import ConfigurationError
-
-Prices: TypeAlias = dict[str, Any]
-"""One model: `input` and `output`; where known `cache_read`, `cache_write`, and `tiers`, a list of
-`{"above": 200000, "input": ...}` whose prices hold for the whole of a longer prompt.
-"""
+from pywrapai.core.process import keep_free_over_fork
+from pywrapai.tokens.user_prices import PRICE_KEYS, Prices, checked_prices
 
 if TYPE_CHECKING:
     PRICING: dict[str, Prices]
     """Every known model, the user's own included. To change a price, call `load_user_pricing`."""
 
-_PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
 _FREE: Prices = {"input": 0.0, "output": 0.0}
 _LOCAL_PROVIDERS = frozenset({"local", "ollama", "lmstudio", "stub"})
 _OTHER_NAMES = {"gemini": "google", "vertex": "google", "xai": "x-ai", "mistralai": "mistral"}
@@ -43,17 +38,12 @@ _STAGE = r"(?:preview|exp|beta)(?:-\d\d-(?:20)?\d\d)?"
 _RELEASE = rf"(?:[-@:](?:{_DATE}|\d{{4}}|00\d|v\d|latest|{_STAGE}))+\Z"
 
 _MAX_TOKENS = 10**15
-_MAX_USD = 10**12
 _MAX_NAME_LENGTH = 256
 _MAX_NAMES = 4096  # to remember: names may come from a server's users, without end
 
 
 class UnpricedModelWarning(UserWarning):
     """No price is known for a model. Given once per model and process."""
-
-
-class PricingError(ConfigurationError, ValueError):
-    """What `load_user_pricing` was given cannot be used, and none of it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +129,11 @@ def load_user_pricing(source: str | os.PathLike[str] | Mapping[str, Any]) -> Non
     every provider but the local ones. PricingError names what is wrong; nothing is taken then.
     """
     global _book
-    prices = _checked(source if isinstance(source, Mapping) else _read_json(source))
+    prices = checked_prices(source)
     with _lock:
         _book = _loaded_book().with_user_prices(prices)
         if _pricing is not None:
             _pricing.update(copy.deepcopy(prices))
-
-
-def keep_free_over_fork(lock: Any) -> None:
-    """See that no forked child inherits `lock` as held by a thread that the child does not have."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-        )
 
 
 class _Rates(NamedTuple):  # not a dataclass, which takes a millisecond to import
@@ -163,7 +145,7 @@ class _Rates(NamedTuple):  # not a dataclass, which takes a millisecond to impor
     @classmethod
     def of(cls, prices: Prices) -> _Rates:
         full = {"cache_read": prices["input"], "cache_write": prices["input"]}
-        return cls(*((full | prices)[key] for key in _PRICE_KEYS))
+        return cls(*((full | prices)[key] for key in PRICE_KEYS))
 
 
 class _Price(NamedTuple):
@@ -328,60 +310,7 @@ def _book_of(shipped: dict[str, dict[str, Any]], today: str) -> _Book:
 def _in_force(row: dict[str, Any], today: str) -> Prices:
     begun = [change for change in row.get("later", ()) if change["since"] <= today]
     prices = begun[-1] if begun else row
-    return {key: prices[key] for key in (*_PRICE_KEYS, "tiers") if key in prices}
-
-
-def _read_json(path: str | os.PathLike[str]) -> Any:
-    import json
-
-    path = os.fspath(path)  # an int would be a file descriptor to open()
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        raise PricingError(f"cannot read prices from {path!r}: {error}") from error
-
-
-def _checked(prices: Any) -> dict[str, Prices]:
-    if not isinstance(prices, Mapping):
-        raise PricingError(f"prices are a {type(prices).__name__}; expected a dict of model names")
-    for name in prices:
-        if not isinstance(name, str) or not name.strip():
-            raise PricingError(f"{name!r} has a price but is no model name; expected a string")
-    return {name: _checked_row(f"price of {name!r}", row) for name, row in prices.items()}
-
-
-def _checked_row(
-    what: str, row: Any, needed: tuple[str, ...] = ("input", "output"), extra: str = "tiers"
-) -> Prices:
-    if not isinstance(row, Mapping):
-        raise PricingError(f"{what} is {row!r}; expected a dict with {', '.join(needed)}")
-    if unknown := [key for key in row if key not in (*_PRICE_KEYS, extra)]:
-        known = ", ".join((*_PRICE_KEYS, extra))
-        raise PricingError(f"{what} has the unknown key {unknown[0]!r}; expected {known}")
-    if missing := [key for key in needed if key not in row]:
-        raise PricingError(
-            f"{what} has no {missing[0]!r}; it needs {' and '.join(needed)}, if only as 0"
-        )
-    return {key: _checked_value(what, key, value) for key, value in row.items()}
-
-
-def _checked_value(what: str, key: str, value: Any) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    match key:
-        case "tiers" if isinstance(value, list | tuple):
-            return [_checked_row(f"tier in {what}", tier, ("above",), "above") for tier in value]
-        case "tiers":
-            expected = "a list of dicts with 'above' and the prices above it"
-        case "above" if isinstance(value, int) and is_number and value >= 0:
-            return value
-        case "above":
-            expected = "a number of tokens, 0 or more"
-        case _ if is_number and 0 <= value <= _MAX_USD:  # so neither NaN nor infinite
-            return float(value)
-        case _:
-            expected = "USD per million tokens, 0 or more"
-    raise PricingError(f"{what}: {key!r} is {value!r}; expected {expected}")
+    return {key: prices[key] for key in (*PRICE_KEYS, "tiers") if key in prices}
 
 
 _lock = RLock()  # reentrant: a stream that is garbage-collected meanwhile looks its price up too

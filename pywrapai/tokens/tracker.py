@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from pywrapai.tokens.pricing import Cost, keep_free_over_fork, price_call, token_count
+from pywrapai.core.process import keep_free_over_fork
+from pywrapai.tokens.pricing import Cost, price_call, token_count
 
 CallKind: TypeAlias = Literal["chat", "embedding"]
 
@@ -109,9 +110,9 @@ class TokenTracker:
         raw = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens)
         prompt, output, read, written, reasoning = map(token_count, raw)
         if cost_usd is None:
-            cost = _looked_up(model, provider, prompt, output, read, written)
+            cost = _table_cost(model, provider, prompt, output, read, written)
         else:
-            cost = _given(cost_usd)
+            cost = _stated_cost(cost_usd)
         call = CallRecord(
             "" if model is None else str(model),
             provider,
@@ -174,9 +175,9 @@ class TokenTracker:
         """The totals as four lines of text, the unpriced calls among them."""
         sums = self._snapshot()
         chat, embedding = (
-            _merged(part for (kind, _), part in sums.items() if kind == wanted) for wanted in _KINDS
+            _sum_of(part for (kind, _), part in sums.items() if kind == wanted) for wanted in _KINDS
         )
-        total = _merged(sums.values())
+        total = _sum_of(sums.values())
         return (
             f"Total calls   : {total.calls:,}"
             f"  ({chat.calls:,} chat + {embedding.calls:,} embedding)\n"
@@ -194,7 +195,7 @@ class TokenTracker:
             self._sums.clear()
 
     def _totals(self) -> Totals:
-        return _merged(self._snapshot().values())
+        return _sum_of(self._snapshot().values())
 
     def _snapshot(self) -> dict[tuple[str, str], _Sums]:
         with _lock:
@@ -249,14 +250,14 @@ class _Sums:
         )
 
 
-def _merged(parts: Iterable[_Sums]) -> Totals:
+def _sum_of(parts: Iterable[_Sums]) -> Totals:
     sums = _Sums()
     for part in parts:
         sums.merge(part)
     return sums.totals()
 
 
-def _looked_up(
+def _table_cost(
     model: str, provider: str | None, prompt: int, output: int, read: int, written: int
 ) -> Cost:
     return price_call(
@@ -269,6 +270,6 @@ def _looked_up(
     )
 
 
-def _given(cost_usd: Any) -> Cost:
+def _stated_cost(cost_usd: Any) -> Cost:
     known = isinstance(cost_usd, int | float) and 0 <= cost_usd <= _MAX_USD
     return Cost(float(cost_usd), True) if known else Cost(0.0, False)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pywrapai.core.extras import lazy
-from pywrapai_graph.rag.bm25 import BM25Retriever
+from pywrapai_graph.rag.bm25 import BM25Retriever, words
 from pywrapai_graph.rag.chunker import Chunker
 from pywrapai_graph.rag.errors import DimensionMismatchError, VectorStoreError
-from pywrapai_graph.rag.evaluation import RetrievalReport, aevaluate_retrieval, evaluate_retrieval
+from pywrapai_graph.rag.evaluation import (
+    QueryScore,
+    RetrievalReport,
+    aevaluate_retrieval,
+    evaluate_retrieval,
+)
 from pywrapai_graph.rag.hybrid import HybridRetriever
 from pywrapai_graph.rag.loading import LoadError, LoadWarning, load_documents
 from pywrapai_graph.rag.retriever import BaseRetriever, VectorRetriever, retrieval_tool
@@ -40,6 +45,7 @@ __all__ = [
     "LoadWarning",
     "PGVectorStore",
     "QdrantVectorStore",
+    "QueryScore",
     "RetrievalReport",
     "SQLiteVectorStore",
     "ScoredChunk",
@@ -49,6 +55,7 @@ __all__ = [
     "evaluate_retrieval",
     "load_documents",
     "retrieval_tool",
+    "words",
 ]
 
 # Stores need numpy, which takes a tenth of a second to import: it comes with the first one used.

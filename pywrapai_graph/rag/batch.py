@@ -16,9 +16,10 @@ from pywrapai_graph.rag.types import Chunk
 if TYPE_CHECKING:
     from pywrapai.core.vectors import Array
 
+NOISE = 2e-6
+"""More than float32 errs in a product of unit vectors; what is nearer to 0 counts as 0."""
 _LEAST_LENGTH, _MOST_LENGTH = 1e-12, 1e12
 """Of a vector whose squares float32 can add up."""
-
 
 _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("id", (str,)),

@@ -11,12 +11,20 @@ from functools import cache
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
+from pywrapai.core.checks import at_least_1
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, blocking
 from pywrapai.core.process import ProcessLock
 from pywrapai_graph.rag.metadata import Where, is_same
-from pywrapai_graph.rag.portions import PORTION, Portion, Splitter, next_of, own_copy, portions
-from pywrapai_graph.rag.retriever import FlowRetriever, at_least_1, question
+from pywrapai_graph.rag.portions import (
+    PORTION,
+    Portion,
+    Splitter,
+    next_of,
+    portions,
+    without_vector,
+)
+from pywrapai_graph.rag.retriever import FlowRetriever, checked_query
 from pywrapai_graph.rag.types import Chunk, Document, ScoredChunk
 
 if TYPE_CHECKING:
@@ -44,8 +52,12 @@ class BM25Retriever(FlowRetriever):
         k: how many chunks `retrieve` gives if it is not told.
         k1: how much a word counts that is there again and again.
         b: how much long chunks are held back, from 0 to 1.
-        tokenize: gives the words of a text, of chunks and of queries; by default `words`. Stems
-            and stop words go here: `lambda text: [stem(word) for word in words(text)]`.
+        tokenize: gives the words of a text, of chunks and of queries; by default
+            `pywrapai_graph.rag.words`. Stems and stop words go here:
+            `lambda text: [stem(word) for word in words(text)]`.
+
+    Raises:
+        ValueError: `k` is under 1, `k1` under 0, or `b` not from 0 to 1.
     """
 
     def __init__(
@@ -83,7 +95,7 @@ class BM25Retriever(FlowRetriever):
     ) -> Flow[list[ScoredChunk]]:
         """`retrieve` as a flow."""
         k = at_least_1("k", self.k if k is None else k)
-        return (yield from blocking(self._found, question(query), k, Where.of(filter)))
+        return (yield from blocking(self._search, checked_query(query), k, Where.of(filter)))
 
     def add_flow(self, docs: Iterable[Document], chunker: Splitter | None = None) -> Flow[int]:
         """`add_documents` as a flow."""
@@ -138,7 +150,7 @@ class BM25Retriever(FlowRetriever):
                 if not siblings:
                     del self._ids_of[entry.chunk.doc_id]
 
-    def _found(self, query: str, k: int, where: Where | None) -> list[ScoredChunk]:
+    def _search(self, query: str, k: int, where: Where | None) -> list[ScoredChunk]:
         asked = list(self._tokenize(query))
         with self._lock:
             if self._index is None:
@@ -146,7 +158,8 @@ class BM25Retriever(FlowRetriever):
             index = self._index
             numbers = [self._numbers[word] for word in asked if word in self._numbers]
         return [
-            ScoredChunk(own_copy(chunk), score) for chunk, score in index.best(numbers, k, where)
+            ScoredChunk(without_vector(chunk), score)
+            for chunk, score in index.best(numbers, k, where)
         ]
 
 

@@ -8,8 +8,9 @@ from math import isfinite, log2
 from typing import TypeAlias
 
 from pywrapai.core import flow
+from pywrapai.core.checks import at_least_1
 from pywrapai.core.flow import Flow
-from pywrapai_graph.rag.retriever import BaseRetriever, at_least_1
+from pywrapai_graph.rag.retriever import BaseRetriever
 from pywrapai_graph.rag.types import ScoredChunk
 
 Relevant: TypeAlias = Collection[str] | Mapping[str, float]

@@ -8,17 +8,18 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from pywrapai.core import flow
+from pywrapai.core.checks import at_least_1
 from pywrapai.core.flow import Flow, blocking, together
 from pywrapai_graph.rag.portions import (
     PORTION,
     Splitter,
+    document_progress,
     documents,
     next_of,
-    own_copy,
     pieces_of,
-    shown,
+    without_vector,
 )
-from pywrapai_graph.rag.retriever import BaseRetriever, FlowRetriever, at_least_1, question
+from pywrapai_graph.rag.retriever import BaseRetriever, FlowRetriever, checked_query
 from pywrapai_graph.rag.types import Chunk, Document, ScoredChunk
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class HybridRetriever(FlowRetriever):
         rrf_k: int = 60,
         weights: Sequence[float] | None = None,
     ) -> None:
-        self.retrievers = tuple(retrievers)
+        self.retrievers = () if isinstance(retrievers, BaseRetriever) else tuple(retrievers)
         if not self.retrievers or not all(isinstance(r, BaseRetriever) for r in self.retrievers):
             raise TypeError(f"HybridRetriever takes a list of retrievers, not {retrievers!r:.80}")
         self.k = at_least_1("k", k)
@@ -62,8 +63,8 @@ class HybridRetriever(FlowRetriever):
             weight > 0 and isfinite(weight) for weight in self.weights
         ):
             raise ValueError(
-                f"weights is {weights!r}; expected {len(self.retrievers)} numbers above 0, one for "
-                "each retriever"
+                f"weights is {weights!r}; expected a number above 0 for each retriever, "
+                f"{len(self.retrievers)} in all"
             )
 
     @property
@@ -77,7 +78,7 @@ class HybridRetriever(FlowRetriever):
     ) -> Flow[list[ScoredChunk]]:
         """`retrieve` as a flow. All retrievers must know filters if one is given."""
         k = at_least_1("k", self.k if k is None else k)
-        question(query)
+        checked_query(query)
         depth = max(k + k // 2, _LEAST_DEPTH)
         rankings = yield from together(
             [each.retrieve_flow(query, depth, filter=filter) for each in self.retrievers]
@@ -126,7 +127,7 @@ class HybridRetriever(FlowRetriever):
     ) -> Flow[int]:
         written = 0
         groups = _groups(docs, chunker)
-        with shown(docs, show_progress) as advance:
+        with document_progress(docs, show_progress) as advance:
             while (group := (yield from blocking(next_of, groups))) is not None:
                 counts = yield from together(
                     [each.add_flow(list(group.docs), group) for each in self.retrievers]
@@ -151,7 +152,7 @@ class _Group:
         self.size += len(pieces) + 1
 
     def split(self, document: Document, /) -> list[Chunk]:
-        return [own_copy(piece) for piece in self._pieces[id(document)]]
+        return [without_vector(piece) for piece in self._pieces[id(document)]]
 
 
 def _groups(docs: Iterable[Document], chunker: Splitter | None) -> Iterator[_Group]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pywrapai.core.process import ProcessLock
-from pywrapai_graph.rag.batch import check_size
+from pywrapai_graph.rag.batch import NOISE, check_size
 from pywrapai_graph.rag.metadata import Where
 from pywrapai_graph.rag.tagged import Tagged
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Places = npt.NDArray[np.intp]
 
-_NOISE = 2e-6
-"""More than float32 errs in a product of unit vectors; what is nearer to 0 counts as 0."""
 _DEAD = -2.0
 _LEAST = -1.5  # between a dead row and the farthest of the living
 _BLOCK = 4096
@@ -153,15 +151,15 @@ def _top(
     close are worked out again one by one: rows that are equal get equal scores.
     """
     least = np.partition(scores, len(scores) - k)[len(scores) - k] if k < len(scores) else _DEAD
-    near = np.flatnonzero(scores > max(least - _NOISE, _NOISE / 2))
+    near = np.flatnonzero(scores > max(least - NOISE, NOISE / 2))
     exact = scores[near]
     if among is not None:
         near = among[near]
-    if (np.diff(np.sort(exact)) < _NOISE).any():
+    if (np.diff(np.sort(exact)) < NOISE).any():
         exact = _cosines(rows, near, query)
     order = np.argsort(-exact, kind="stable")[:k]
     near, exact = near[order], exact[order]
-    if len(near) == k and exact[-1] >= _NOISE:
+    if len(near) == k and exact[-1] >= NOISE:
         return near, exact
     return _with_zeros(near, exact, np.flatnonzero(scores > _LEAST), k, among)
 
@@ -170,7 +168,7 @@ def _with_zeros(
     near: Places, exact: Array, living: Places, k: int, among: Places | None
 ) -> tuple[Places, Array]:
     """What is near, and then as many of the others as are still wanted, the oldest first."""
-    positive = exact >= _NOISE
+    positive = exact >= NOISE
     near, exact = near[positive], exact[positive]
     if among is not None:
         living = among[living]

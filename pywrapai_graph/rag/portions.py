@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 from uuid import UUID
 
 from pywrapai.core.progress import progress
+from pywrapai_graph.copies import copied
 from pywrapai_graph.rag.types import Chunk, Document
-from pywrapai_graph.tools.copies import copied
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def pieces_of(doc: Document, chunker: Splitter | None) -> list[Chunk]:
     """
     if chunker is None:
         whole = Chunk(doc.text, doc.id, doc.metadata, f"{doc.id}:0", start=0, end=len(doc.text))
-        return [own_copy(whole)]
+        return [without_vector(whole)]
     pieces = [_named(piece, doc, number) for number, piece in enumerate(chunker.split(doc))]
     if len({piece.id for piece in pieces}) < len(pieces):
         raise ValueError(f"{chunker!r:.80} made two chunks with one id of document {doc.id!r:.80}")
@@ -89,7 +89,7 @@ def pieces_of(doc: Document, chunker: Splitter | None) -> list[Chunk]:
 def _named(piece: Chunk, doc: Document, number: int) -> Chunk:
     if not isinstance(piece, Chunk):
         raise TypeError(f"a chunker's split gives Chunks, not {type(piece).__name__}")
-    made = own_copy(piece)
+    made = without_vector(piece)
     made.doc_id = made.doc_id or doc.id
     if _is_random(made.id):
         made.id = f"{doc.id}:{number}"
@@ -103,7 +103,7 @@ def _is_random(id: object) -> bool:
         return False
 
 
-def own_copy(chunk: Chunk) -> Chunk:
+def without_vector(chunk: Chunk) -> Chunk:
     """A chunk that shares nothing with this one, without its embedding."""
     metadata = copied(chunk.metadata)
     return Chunk(chunk.text, chunk.doc_id, metadata, chunk.id, None, chunk.start, chunk.end)
@@ -114,16 +114,11 @@ def next_of(items: Iterator[T]) -> T | None:
     return next(items, None)
 
 
-def shown(
+def document_progress(
     docs: Iterable[Document], show_progress: bool | None
 ) -> AbstractContextManager[Callable[[int], object]]:
     """What to call with a number of documents that are done. None: a bar on a terminal alone."""
     if show_progress is None:
         show_progress = sys.stderr is not None and sys.stderr.isatty()
-    if not show_progress:
-        return nullcontext(_nothing)
-    return progress(len(docs) if isinstance(docs, Sized) else 0, "document")
-
-
-def _nothing(count: int) -> None:
-    """Where no progress is shown."""
+    total = len(docs) if isinstance(docs, Sized) else 0
+    return progress(total, "document", shown=show_progress)

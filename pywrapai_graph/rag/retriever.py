@@ -10,9 +10,17 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from pywrapai.core import flow
+from pywrapai.core.checks import at_least_1
 from pywrapai.core.flow import Flow, blocking, io
 from pywrapai_graph.rag.metadata import is_same
-from pywrapai_graph.rag.portions import PORTION, Portion, Splitter, next_of, portions, shown
+from pywrapai_graph.rag.portions import (
+    PORTION,
+    Portion,
+    Splitter,
+    document_progress,
+    next_of,
+    portions,
+)
 from pywrapai_graph.rag.types import Chunk, Document, ScoredChunk
 from pywrapai_graph.tools.tool import Tool
 
@@ -137,6 +145,8 @@ class VectorRetriever(FlowRetriever):
                 f"VectorRetriever takes an Embedder, not {embedder!r:.80}; a model of your own "
                 "is an EmbeddingProvider, for Embedder(provider)"
             )
+        if not callable(getattr(store, "search", None)):
+            raise TypeError(f"VectorRetriever takes a BaseVectorStore, not {store!r:.80}")
         if not 0 <= min_score <= 1:
             raise ValueError(f"min_score is {min_score!r}; expected a number from 0 to 1")
         self.embedder = embedder
@@ -154,7 +164,7 @@ class VectorRetriever(FlowRetriever):
     ) -> Flow[list[ScoredChunk]]:
         """`retrieve` as a flow. The score is the store's: ours give the cosine from 0 to 1."""
         k = at_least_1("k", self.k if k is None else k)
-        vector = (yield from self.embedder.array_flow([question(query)]))[0]
+        vector = (yield from self.embedder.array_flow([checked_query(query)]))[0]
         search: Any = self.store.search  # a foreign one may know no filter
         options = {} if filter is None else {"filter": filter}
         found = list((yield from blocking(search, vector.tolist(), k, **options)))
@@ -224,7 +234,7 @@ class VectorRetriever(FlowRetriever):
     ) -> Flow[int]:
         written = 0
         cut = portions(docs, chunker, at_least_1("batch_size", batch_size))
-        with shown(docs, show_progress) as advance:
+        with document_progress(docs, show_progress) as advance:
             while (portion := (yield from blocking(next_of, cut))) is not None:
                 written += yield from self._add(portion, skip_unchanged)
                 advance(len(portion.ended))
@@ -232,7 +242,7 @@ class VectorRetriever(FlowRetriever):
 
     def _add(self, portion: Portion, skip_unchanged: bool) -> Flow[int]:
         chunks = list(portion.chunks.values())
-        known = yield from blocking(self._known, portion, skip_unchanged)
+        known = yield from blocking(self._kept, portion, skip_unchanged)
         vectors = {old.text: old for old in known.values() if skip_unchanged and self._fits(old)}
         for chunk in chunks:
             if (old := vectors.get(chunk.text)) is not None:
@@ -251,7 +261,7 @@ class VectorRetriever(FlowRetriever):
         yield from blocking(self._remove_stale, portion, known)
         return len(todo)
 
-    def _known(self, portion: Portion, skip_unchanged: bool) -> dict[str, Chunk]:
+    def _kept(self, portion: Portion, skip_unchanged: bool) -> dict[str, Chunk]:
         """What the store has of the chunks, and of those that would come next after them."""
         asked = list(portion.chunks) if skip_unchanged else []
         asked += [_id(doc, _next(doc, ids)) for doc, ids in portion.ended.items()]
@@ -351,7 +361,7 @@ def retrieval_tool(
         at_least_1("k", k)
 
     def retrieve(query: str) -> str:
-        asked = question(query)
+        asked = checked_query(query)
         found = retriever.retrieve(asked) if k is None else retriever.retrieve(asked, k)
         texts = [f"[{number}] {hit.chunk.text.strip()}" for number, hit in enumerate(found, 1)]
         return "\n".join(texts) or f"Nothing was found for {query!r}. Try other words."
@@ -362,20 +372,13 @@ def retrieval_tool(
     return Tool(name, description, parameters, retrieve)
 
 
-def question(query: str) -> str:
+def checked_query(query: str) -> str:
     """The query itself. TypeError or ValueError for what nobody can look for."""
     if not isinstance(query, str):
         raise TypeError(f"a query is a str, not {type(query).__name__}")
     if not query.strip():
         raise ValueError("the query is blank: give it a question or some key words")
     return query
-
-
-def at_least_1(name: str, value: int) -> int:
-    """The value itself. ValueError unless it is an int of 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}; expected an int of 1 or more")
-    return value
 
 
 def _id(doc: str, number: int) -> str:

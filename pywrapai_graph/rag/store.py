@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from pywrapai.core.checks import at_least_1
+from pywrapai_graph.copies import copied
 from pywrapai_graph.rag.batch import Batch, batch_of, unit_query
 from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.matrix import Matrix
 from pywrapai_graph.rag.metadata import Where
-from pywrapai_graph.rag.types import Chunk, ScoredChunk, check_k
-from pywrapai_graph.tools.copies import copied
+from pywrapai_graph.rag.types import Chunk, ScoredChunk
 
 if TYPE_CHECKING:
     from pywrapai.core.vectors import Array
@@ -102,7 +103,7 @@ class VectorStore(BaseVectorStore):
             ValueError: k is under 1, or the vector has NaN or infinity in it.
             VectorStoreError: the backend failed.
         """
-        check_k(k)
+        at_least_1("k", k)
         where = Where.of(filter)
         dimension = self.dimension
         query = unit_query(query_vector, dimension)

@@ -60,13 +60,6 @@ class ScoredChunk:
     score: float
 
 
-def check_k(k: int, name: str = "k") -> int:
-    """The same k. ValueError unless it is an int of 1 or more."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"{name} is {k!r}; expected an int of 1 or more")
-    return k
-
-
 def _uuid_of(text: str, metadata: dict[str, Any]) -> str:
     told = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     if metadata:

@@ -11,15 +11,13 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from pywrapai.core.schema import Schema
-from pywrapai_graph.tools.copies import copied
+from pywrapai.core.structured import MAX_ERROR_LENGTH, MAX_ERRORS, faults_in
+from pywrapai_graph.copies import copied
 from pywrapai_graph.tools.errors import ToolArgumentsError
-from pywrapai_graph.tools.types import VARIADIC, merged, split, type_of, untitled
+from pywrapai_graph.tools.types import VARIADIC, hint_and_metadata, schemas_of, type_of, untitled
 
 Bound: TypeAlias = tuple[list[Any], dict[str, Any]]
 """The positional and the named arguments of a call."""
-
-MAX_PROBLEMS = 8
-MAX_PROBLEM_LENGTH = 300
 
 _UNNAMED = (*VARIADIC, inspect.Parameter.POSITIONAL_ONLY)
 
@@ -43,7 +41,7 @@ class Arguments:
         self.schema = self._schema(descriptions)
 
     def _schema(self, descriptions: Mapping[str, str]) -> Schema:
-        properties, definitions = merged(self._types)
+        properties, definitions = schemas_of(self._types)
         for name, schema in properties.items():
             parameter = self._parameters[name]
             properties[name] = _described(schema, parameter, descriptions.get(name))
@@ -55,7 +53,7 @@ class Arguments:
 
         Raises ToolArgumentsError.
         """
-        given, unknown = self._known(copied(arguments))
+        given, unknown = self._split_by_name(copied(arguments))
         problems = [f"{name} is missing" for name in self._required if name not in given]
         values: dict[str, Any] = {}
         for name, value in given.items():
@@ -64,16 +62,16 @@ class Arguments:
             except ValidationError as error:
                 problems += _problems(name, error)
         if unknown:
-            problems += [f"there is no argument {name!r:.80}" for name in unknown[:MAX_PROBLEMS]]
+            problems += [f"there is no argument {name!r:.80}" for name in unknown[:MAX_ERRORS]]
             problems.append(f"the arguments are {', '.join(self._parameters) or 'none'}")
         if problems:
-            raise ToolArgumentsError("; ".join(p[:MAX_PROBLEM_LENGTH] for p in problems))
+            raise ToolArgumentsError("; ".join(p[:MAX_ERROR_LENGTH] for p in problems))
         for name, field in self._filled.items():
             if name not in values:
                 values[name] = field and field.get_default(call_default_factory=True)
         return ([], values) if self._named_only else self._in_place(values)
 
-    def _known(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    def _split_by_name(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         """What has a parameter, and the names of what has none; `**kwargs` takes them all."""
         unknown = [name for name in arguments if name not in self._parameters]
         if not unknown or self._kwargs is None:
@@ -126,19 +124,19 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 def _field_in(parameter: inspect.Parameter) -> FieldInfo | None:
     """The Field that has its default: `x: int = Field(5)`, or `x: Annotated[int, Field(5)]`."""
-    given = (parameter.default, *split(parameter.annotation)[1])
+    given = (parameter.default, *hint_and_metadata(parameter.annotation)[1])
     return next((g for g in given if isinstance(g, FieldInfo) and not g.is_required()), None)
 
 
 def _is_optional(parameter: inspect.Parameter) -> bool:
     """Whether None is one of its types."""
-    hint, _ = split(parameter.annotation)
+    hint, _ = hint_and_metadata(parameter.annotation)
     choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return NoneType in choices or None in choices
 
 
 def _described(schema: Schema, parameter: inspect.Parameter, told: str | None) -> Schema:
-    hint, metadata = split(parameter.annotation)
+    hint, metadata = hint_and_metadata(parameter.annotation)
     if parameter.kind not in VARIADIC and _default(parameter) is None:
         schema = _without_null(schema)
     schema = untitled(getattr(hint, "__name__", ""), schema)
@@ -159,8 +157,6 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _problems(argument: str, error: ValidationError) -> list[str]:
-    """One line each, without the input: it may be huge, and the model has just written it."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = [f"{'.'.join(map(str, (argument, *e['loc'])))}: {e['msg']}" for e in found]
-    more = len(lines) - MAX_PROBLEMS
-    return [*lines[:MAX_PROBLEMS], f"and {more} more"] if more > 0 else lines
+    lines = faults_in(error, argument)
+    more = len(lines) - MAX_ERRORS
+    return [*lines[:MAX_ERRORS], f"and {more} more"] if more > 0 else lines

@@ -21,13 +21,13 @@ import mcp.types as wire
 from mcp import Client, MCPError
 
 from pywrapai.core import portal
+from pywrapai.core.checks import timeout_seconds
 from pywrapai.core.flow import Step
 from pywrapai.core.process import after_fork_in_child
-from pywrapai.core.retry import seconds
 from pywrapai_graph.tools.errors import MCPConnectionError, ToolArgumentsError
 from pywrapai_graph.tools.mcp_content import value_of
 from pywrapai_graph.tools.mcp_servers import Endpoint, Process
-from pywrapai_graph.tools.names import checked, sanitised
+from pywrapai_graph.tools.names import checked_name, sanitised
 from pywrapai_graph.tools.tool import Tool
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Session:
 
     def __init__(self, server: Process | Endpoint, timeout: float) -> None:
         self._server = server
-        self._timeout = seconds(timeout)
+        self._timeout = timeout_seconds(timeout)
         self._pid = os.getpid()
         self._name = f"the MCP server {str(server)!r}"
         self._listed: list[wire.Tool] = []
@@ -236,9 +236,9 @@ def _first(error: Exception) -> Exception:
 
 def _legal(name: str) -> str:
     try:
-        return checked(name)
+        return checked_name(name)
     except ValueError:
-        return checked(sanitised(name))
+        return checked_name(sanitised(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ _LEGAL = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_LENGTH}}}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def checked(name: str) -> str:
+def checked_name(name: str) -> str:
     """The name, if providers take it. ValueError that shows one like it if not."""
     if isinstance(name, str) and _LEGAL.fullmatch(name):
         return name

@@ -12,7 +12,7 @@ from pywrapai.core.closing import Closing
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Flow, Step
 from pywrapai.core.process import ProcessLock
-from pywrapai_graph.tools.copies import copied
+from pywrapai_graph.copies import copied
 from pywrapai_graph.tools.errors import broken_arguments
 from pywrapai_graph.tools.results import failed, succeeded
 from pywrapai_graph.tools.signature import is_unbound_method

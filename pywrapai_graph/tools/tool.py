@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from pywrapai.core import portal
 from pywrapai.core.extras import needs
 from pywrapai.core.flow import Step
+from pywrapai_graph.copies import copied
 from pywrapai_graph.tools import signature
-from pywrapai_graph.tools.copies import copied
 from pywrapai_graph.tools.docstrings import first_line, parameter_descriptions
-from pywrapai_graph.tools.names import checked, name_of
+from pywrapai_graph.tools.names import checked_name, name_of
 
 if TYPE_CHECKING:
     from pywrapai_graph.tools.arguments import Arguments, Bound
@@ -51,7 +51,7 @@ class Tool:
     fit."""
 
     def __post_init__(self) -> None:
-        checked(self.name)
+        checked_name(self.name)
         if not callable(self.fn):
             raise TypeError(f"the fn of tool {self.name!r} is no function but {self.fn!r:.80}")
 

@@ -20,16 +20,16 @@ from typing import (
 _REFUSED = sys.version_info < (3, 12)
 
 
-def readable(hint: Any) -> Any:
+def for_pydantic(hint: Any) -> Any:
     """The hint with every `typing.TypedDict` in it made anew as Pydantic reads it."""
-    return _readable(hint, ()) if _REFUSED else hint
+    return _rebuilt(hint, ()) if _REFUSED else hint
 
 
-def _readable(hint: Any, within: tuple[Any, ...]) -> Any:
+def _rebuilt(hint: Any, within: tuple[Any, ...]) -> Any:
     if type(hint).__module__ == "typing" and hasattr(hint, "__required_keys__"):
         return dict[str, Any] if hint in within else _made_anew(hint, (*within, hint))
     arguments = get_args(hint)
-    changed = tuple(_readable(argument, within) for argument in arguments)
+    changed = tuple(_rebuilt(argument, within) for argument in arguments)
     if all(new is old for new, old in zip(changed, arguments, strict=True)):
         return hint
     origin = get_origin(hint)
@@ -47,7 +47,7 @@ def _made_anew(typed_dict: Any, within: tuple[Any, ...]) -> Any:
     fields = {}
     for name, hint in hints.items():
         is_required, value = _requirement(hint, name in typed_dict.__required_keys__)
-        made = _readable(value, within)
+        made = _rebuilt(value, within)
         fields[name] = made if is_required else NotRequired[made]
     make: Any = TypedDict
     new = make(typed_dict.__name__, fields)

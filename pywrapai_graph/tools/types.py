@@ -22,8 +22,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from pywrapai.core.schema import Schema, changed
-from pywrapai_graph.tools.copies import copied
-from pywrapai_graph.tools.typed_dicts import readable
+from pywrapai_graph.copies import copied
+from pywrapai_graph.tools.typed_dicts import for_pydantic
 
 VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
@@ -71,7 +71,7 @@ def _says_nothing(hint: Any) -> bool:
 
 
 def _hint(parameter: Parameter) -> Any:
-    hint, metadata = split(parameter.annotation)
+    hint, metadata = hint_and_metadata(parameter.annotation)
     if isinstance(parameter.default, FieldInfo):  # x: int = Field(5, ge=1)
         metadata = (*metadata, parameter.default)
     if _says_nothing(hint) and (metadata or parameter.kind in VARIADIC):
@@ -84,7 +84,7 @@ def _hint(parameter: Parameter) -> Any:
     return list[each] if parameter.kind is parameter.VAR_POSITIONAL else dict[str, each]  # type: ignore[valid-type]
 
 
-def split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+def hint_and_metadata(hint: Any) -> tuple[Any, tuple[Any, ...]]:
     """A hint and the metadata that `Annotated` adds to it."""
     if get_origin(hint) is not Annotated:
         return hint, ()
@@ -94,7 +94,7 @@ def split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 @lru_cache(maxsize=512)
 def _read(hint: Any) -> Type:
     try:
-        adapter = _adapter(readable(hint))
+        adapter = _adapter(for_pydantic(hint))
         return Type(adapter, adapter.json_schema(schema_generator=_WithoutTitles))
     except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema):
         return _TEXT  # nothing that JSON can hold
@@ -114,7 +114,7 @@ class _WithoutTitles(GenerateJsonSchema):
         return False  # "City" says no more than "city", in every request
 
 
-def merged(types: Mapping[str, Type]) -> tuple[dict[str, Schema], dict[str, Schema]]:
+def schemas_of(types: Mapping[str, Type]) -> tuple[dict[str, Schema], dict[str, Schema]]:
     """The schemas by name, and the definitions that they share."""
     pieces: dict[str, Schema] = {name: copied(kind.schema) for name, kind in types.items()}
     shared: dict[str, Schema] = {}

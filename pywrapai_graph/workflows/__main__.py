@@ -32,7 +32,7 @@ from pywrapai.lmstudio import LLMClient, LMStudioClient
 from pywrapai.providers.lmstudio import DEFAULT_URL
 from pywrapai_graph.rag import BaseRetriever, Chunker, VectorRetriever, load_documents
 from pywrapai_graph.workflows import rag_answer, shift_summary, triage
-from pywrapai_graph.workflows.evaluation import evaluate, read_labelled, told
+from pywrapai_graph.workflows.evaluation import evaluate, faults_in_line, read_labelled
 from pywrapai_graph.workflows.types import Actor, Client, WorkflowResult
 
 OK, FAILED, WRONG, REVIEW, BELOW, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
         actor = Actor(user_id=arguments.user, tenant_id=arguments.tenant, role=arguments.role)
         request = module.request.model_validate_json(_given())
     except ValidationError as error:
-        raise _Failure(WRONG, "request", told(error)) from None
+        raise _Failure(WRONG, "request", faults_in_line(error)) from None
     options = _options(arguments, module)
     request_id = str(uuid4()) if arguments.request_id is None else arguments.request_id
     with _client(arguments) as client:

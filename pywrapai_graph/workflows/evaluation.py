@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pywrapai import TokenUsage
+from pywrapai.core.structured import faults_in
 from pywrapai_graph.workflows.containment import normalised
 from pywrapai_graph.workflows.types import WorkflowResult
 
@@ -113,7 +114,7 @@ def read_labelled(
             case = json.loads(line)
             made = Labelled(request.model_validate(case["request"]), dict(case["expected"]))
         except ValidationError as error:
-            raise ValueError(f"line {number}: {told(error)}") from None
+            raise ValueError(f"line {number}: {faults_in_line(error)}") from None
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f'line {number} is not {{"request": {{...}}, "expected": {{...}}}}: {error!r}'
@@ -126,10 +127,9 @@ def read_labelled(
         yield made
 
 
-def told(error: ValidationError) -> str:
-    """What is wrong, in one line, without what was given."""
-    found = error.errors(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found)
+def faults_in_line(error: ValidationError) -> str:
+    """What is wrong with a request, in one line, without what was given."""
+    return "; ".join(faults_in(error, whole="the request"))
 
 
 def _is_right(wanted: Any, result: WorkflowResult[Any], name: str) -> bool:

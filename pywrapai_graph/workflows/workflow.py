@@ -6,7 +6,6 @@ Its only I/O is the client; the time of day comes from `clock`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from pydantic import BaseModel
 from pywrapai import TokenUsage
 from pywrapai.core import flow
 from pywrapai.core.flow import Flow, blocking, io
+from pywrapai.core.structured import CUT_OFF, in_words
 from pywrapai.core.text import well_formed
 from pywrapai.exceptions import ContextLengthError
 from pywrapai.lmstudio import ChatRequest, ChatResult
@@ -119,7 +119,7 @@ class Workflow(Generic[In, Out]):
                 break
             calls.append(answer)
             try:
-                output = self._checked(request, answer)
+                output = self._checked_output(request, answer)
             except OutputRejectedError as error:
                 reasons = _reasons(error)
                 asked = _again(asked, answer, reasons)
@@ -159,7 +159,7 @@ class Workflow(Generic[In, Out]):
             json_schema=schema,
         )
 
-    def _checked(self, request: In, answer: ChatResult) -> Out:
+    def _checked_output(self, request: In, answer: ChatResult) -> Out:
         if answer.finish_reason == "error":
             raise OutputRejectedError("the model failed in the middle of it", rule="model_error")
         try:
@@ -167,13 +167,12 @@ class Workflow(Generic[In, Out]):
         except OutputRejectedError as error:
             if answer.finish_reason != "length":
                 raise
-            cut = "it was cut off at the limit of output tokens: make it shorter"
-            raise OutputRejectedError(cut, rule="length") from error
+            raise OutputRejectedError(CUT_OFF, rule="length") from error
         for check in self.validators:
             if (said := check(request, output)) is not None:  # False, or an async one's coroutine
                 raise TypeError(
                     f"the validator {check!r:.80} returned {said!r:.80}; expected None, or an "
-                    f"OutputRejectedError to be raised"
+                    "OutputRejectedError to be raised"
                 )
         return output
 
@@ -198,10 +197,7 @@ def _ask(client: Any, request: ChatRequest) -> Flow[ChatResult]:
 
 def _with_schema(turns: Sequence[dict[str, str]], schema: dict[str, Any]) -> Turns:
     """The messages with the schema told in words, for a client that cannot hold the model to it."""
-    told = (
-        "Answer with JSON alone, without any text around it, that fits this JSON Schema:\n"
-        f"{json.dumps(schema, ensure_ascii=False)}"
-    )
+    told = in_words(schema)
     if turns and turns[0].get("role") == "system":
         first = {"role": "system", "content": f"{turns[0]['content']}\n\n{told}"}
         return [first, *turns[1:]]

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import types
+from time import perf_counter
 
 import pytest
 
@@ -214,9 +215,14 @@ async def test_blocking_io_does_not_hold_up_the_loop():
     assert await task is True
 
 
-async def test_sleep_waits_in_both_worlds():
-    run(sleep(0))
-    await arun(sleep(0))
+async def test_sleep_waits_as_long_as_it_says_in_both_worlds():
+    started = perf_counter()
+    run(sleep(0.02))
+    blocked = perf_counter()
+    await arun(sleep(0.02))
+
+    assert blocked - started >= 0.02
+    assert perf_counter() - blocked >= 0.015  # an event loop may be a tick early
 
 
 def meeting(barrier: asyncio.Barrier, name: str) -> Flow[str]:

@@ -169,6 +169,18 @@ def test_a_negative_max_retries_is_refused():
         LLM("openai", max_retries=-1)
 
 
+@pytest.mark.parametrize("one", [LLM(Echo()), [Echo()]])
+def test_fallbacks_that_are_no_list_of_llms_are_refused(one):
+    with pytest.raises(TypeError, match="fallbacks is a list of LLM"):
+        LLM(Echo(), fallbacks=one)
+
+
+@pytest.mark.parametrize("tools", [7, "get_weather", {"name": "get_weather"}])
+def test_tools_that_are_no_list_are_refused(tools):
+    with pytest.raises(TypeError, match="tools is a list of dicts"):
+        LLM(Echo()).chat("hey", tools=tools)
+
+
 @pytest.mark.parametrize("name", ["model", "api_key", "system_prompt", "base_url"])
 def test_what_belongs_to_the_llm_is_no_override(name):
     with pytest.raises(TypeError, match=name):

@@ -62,7 +62,17 @@ def test_what_no_provider_could_take_is_a_value_error_that_says_why(messages, sa
 
 
 @pytest.mark.parametrize(
-    "messages", [None, 7, {"role": "user", "content": "hi"}, [7], [("user", "hi")]]
+    "messages",
+    [
+        None,
+        7,
+        {"role": "user", "content": "hi"},
+        [7],
+        [("user", "hi")],
+        [{"role": "assistant", "tool_calls": [7]}],
+        [{"role": "assistant", "tool_calls": [{"type": "function", "function": "f"}]}],
+        [{"role": "assistant", "tool_calls": [{"id": "c1"}]}],
+    ],
 )
 def test_what_is_no_message_is_a_type_error(messages):
     with pytest.raises(TypeError, match="message"):

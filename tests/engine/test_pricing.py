@@ -1,64 +1,27 @@
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, time
-from fractions import Fraction
-from itertools import count
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pywrapai.exceptions import ConfigurationError, PyWrapAIError
 from pywrapai.tokens import (
     PRICING,
     Cost,
-    PricingError,
     UnpricedModelWarning,
     get_cost,
     load_user_pricing,
     price_call,
 )
-
-ROOT = Path(__file__).parents[2]
-SHIPPED = json.loads((ROOT / "pywrapai" / "tokens" / "prices.json").read_text("utf-8"))
-_numbers = count(1)
+from tests.engine.bills import new_model, on_paper, run_python, tokens
 
 
 @pytest.fixture
 def model() -> str:
-    """A name that no other test has priced or been warned about."""
-    return f"acme-{next(_numbers)}-chat"
-
-
-def run_python(code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def on_paper(prices: dict[str, Any], prompt: int, output: int, read: int, written: int) -> float:
-    """The bill in exact fractions, from prices in the form of PRICING."""
-    for tier in sorted(prices.get("tiers", []), key=lambda tier: tier["above"]):
-        if prompt > tier["above"]:
-            prices = prices | tier
-    full = prices["input"]
-    counted = (
-        (prompt - read - written, full),
-        (output, prices["output"]),
-        (read, prices.get("cache_read", full)),
-        (written, prices.get("cache_write", full)),
-    )
-    return float(sum(tokens * Fraction(str(price)) for tokens, price in counted) / 10**6)
+    return new_model()
 
 
 class TestBills:
@@ -131,7 +94,6 @@ class TestBills:
 
 
 prices_per_million = st.decimals(0, 1000, places=6).map(float)
-tokens = st.integers(0, 5_000_000)
 
 
 @st.composite
@@ -288,90 +250,6 @@ class TestNames:
         assert price_call("no-such.gguf", 1_000, 1_000, provider=provider) == Cost(0.0, True)
 
 
-class TestShippedPrices:
-    def test_every_listed_name_costs_what_the_list_says(self) -> None:
-        wrong = {
-            name
-            for name, prices in PRICING.items()
-            if price_call(name, 300_000, 500, cache_read_tokens=7_000, cache_write_tokens=100).usd
-            != pytest.approx(on_paper(prices, 300_000, 500, 7_000, 100), abs=1e-9)
-        }
-
-        assert len(PRICING) > 300
-        assert not wrong
-
-    def test_a_provider_is_asked_for_its_own_price_first(self) -> None:
-        for provider, models in SHIPPED["providers"].items():
-            for name, row in models.items():
-                if "later" not in row:
-                    cost = price_call(name, 1_000, 100, cache_read_tokens=10, provider=provider)
-                    expected = on_paper(row, 1_000, 100, 10, 0)
-                    assert cost.usd == pytest.approx(expected, abs=1e-12), (provider, name)
-
-    def test_a_name_at_several_providers_costs_the_first_ones_price_without_a_provider(
-        self,
-    ) -> None:
-        contested = {}
-        for provider, models in SHIPPED["providers"].items():
-            for name, row in models.items():
-                contested.setdefault(name, {})[provider] = row["input"]
-        contested = {name: at for name, at in contested.items() if len(set(at.values())) > 1}
-        assert contested
-
-        for name, at in contested.items():
-            assert get_cost(name, 10**5, 0) == pytest.approx(next(iter(at.values())) / 10)
-            for provider, price in at.items():
-                assert get_cost(name, 10**5, 0, provider=provider) == pytest.approx(price / 10)
-
-    @pytest.mark.parametrize("provider", ["openai", "azure", "my-gateway", None])
-    def test_a_provider_without_a_price_of_its_own_costs_what_the_vendor_takes(
-        self, provider: str | None
-    ) -> None:
-        cost = price_call("claude-sonnet-4-5", 1_000, 100, provider=provider)
-
-        expected = on_paper(PRICING["claude-sonnet-4-5"], 1_000, 100, 0, 0)
-        assert cost.usd == pytest.approx(expected, abs=1e-12)
-
-    def test_embedding_models_are_priced(self) -> None:
-        for name in ("text-embedding-3-small", "gemini-embedding-001", "mistral-embed"):
-            assert PRICING[name]["input"] > 0
-            assert price_call(name, 1_000, 0).priced
-
-    def test_announced_prices_hold_from_their_day_on(self) -> None:
-        row = {"input": 1.0, "output": 2.0, "later": [{"since": "2027-01-01", "input": 3.0}]}
-
-        at = {
-            day: pricing_module()._in_force(row, day)["input"]
-            for day in ("2026-12-31", "2027-01-01", "2028-01-01")
-        }
-
-        assert at == {"2026-12-31": 1.0, "2027-01-01": 3.0, "2028-01-01": 3.0}
-
-    def test_changing_the_list_changes_no_price(self) -> None:
-        code = (
-            "from pywrapai.tokens import PRICING, get_cost\n"
-            "before = get_cost('gpt-4o', 1000, 0)\n"
-            "for prices in PRICING.values(): prices['input'] = 0\n"
-            "PRICING.clear()\n"
-            "assert get_cost('gpt-4o', 1000, 0) == before > 0\n"
-            "assert get_cost('gpt-4o-mini', 1000, 0) > 0\n"
-        )
-        run_python(code)
-
-    def test_importing_reads_no_price_file(self) -> None:
-        code = (
-            "import sys\n"
-            "opened = []\n"
-            "note = lambda event, args: event == 'open' and opened.append(str(args[0]))\n"
-            "sys.addaudithook(note)\n"
-            "import pywrapai.tokens\n"
-            "assert not [path for path in opened if path.endswith('prices.json')]\n"
-            "pywrapai.tokens.PRICING\n"
-            "assert [path for path in opened if path.endswith('prices.json')]\n"
-        )
-        run_python(code)
-
-
 class TestUnpricedModels:
     def test_an_unknown_model_is_unpriced_and_warned_about_once(self, model: str) -> None:
         with pytest.warns(UnpricedModelWarning, match=model) as caught:
@@ -411,240 +289,3 @@ class TestUnpricedModels:
             "assert price_call('gpt-4o', 1, 1).priced\n"
         )
         run_python(code)
-
-
-class TestUserPrices:
-    def test_they_add_a_model_and_end_its_being_unpriced(self, model: str) -> None:
-        with pytest.warns(UnpricedModelWarning):
-            assert not price_call(model, 1_000, 0).priced
-
-        load_user_pricing({model: {"input": 1, "output": 2}})
-
-        assert price_call(model, 1_000, 1_000) == Cost(0.003, True)
-        assert PRICING[model] == {"input": 1.0, "output": 2.0}
-
-    def test_they_override_shipped_prices_at_every_provider_and_date(self) -> None:
-        code = (
-            "from pywrapai.tokens import get_cost, load_user_pricing, PRICING\n"
-            "other = get_cost('gpt-4o-mini', 1000, 0)\n"
-            "load_user_pricing({'gpt-4o': {'input': 7, 'output': 8}})\n"
-            "for name in ('gpt-4o', 'openai/gpt-4o', 'gpt-4o-2024-08-06', 'GPT-4o'):\n"
-            "    for provider in (None, 'openai', 'azure'):\n"
-            "        assert get_cost(name, 10**6, 10**6, provider=provider) == 15, name\n"
-            "assert PRICING['gpt-4o'] == {'input': 7, 'output': 8}\n"
-            "assert get_cost('gpt-4o', 10**6, 0, provider='ollama') == 0\n"
-            "assert get_cost('gpt-4o-mini', 1000, 0) == other > 0\n"
-        )
-        run_python(code)
-
-    def test_two_fine_tuned_models_of_one_base_can_have_their_own(self) -> None:
-        base = "ft:gpt-4o-mini-2024-07-18"
-        for name, price in ((f"{base}:acme::A1", 11), (f"{base}:acme::B2", 12)):
-            load_user_pricing({name: {"input": price, "output": 0}})
-
-        assert get_cost(f"{base}:acme::A1", 10**6, 0) == 11
-        assert get_cost(f"{base}:acme::B2", 10**6, 0) == 12
-        assert get_cost(f"{base}:acme::C3", 10**5, 0) == get_cost("ft:gpt-4o-mini", 10**5, 0)
-
-    def test_the_last_one_given_holds(self, model: str) -> None:
-        load_user_pricing({model: {"input": 1, "output": 0}})
-        load_user_pricing({model: {"input": 5, "output": 0}})
-
-        assert get_cost(model, 10**6, 0) == 5
-
-    def test_they_can_come_from_a_json_file(self, model: str, tmp_path: Path) -> None:
-        path = tmp_path / "prices.json"
-        path.write_text(json.dumps({model: {"input": 1, "output": 2}}), "utf-8-sig")
-
-        load_user_pricing(path)
-        load_user_pricing(str(path))
-
-        assert get_cost(model, 10**6, 10**6) == 3
-
-    def test_what_the_caller_gave_stays_his_own(self, model: str) -> None:
-        prices = {model: {"input": 1, "output": 0, "tiers": [{"above": 10, "input": 2}]}}
-        load_user_pricing(prices)
-        before = json.dumps(prices)
-
-        prices[model]["input"] = 100
-        prices[model]["tiers"][0]["input"] = 100
-
-        assert get_cost(model, 10, 0) == pytest.approx(10 / 1e6)
-        assert get_cost(model, 11, 0) == pytest.approx(22 / 1e6)
-        assert json.loads(before)[model]["input"] == 1
-
-    @pytest.mark.parametrize(
-        ("prices", "named"),
-        [
-            ({"input": 1, "output": 2, "cached": 1}, "cached"),
-            ({"input": -1, "output": 2}, "input"),
-            ({"input": 1, "output": float("nan")}, "output"),
-            ({"input": 1, "output": float("inf")}, "output"),
-            ({"input": 1, "output": 10**400}, "output"),
-            ({"input": "1", "output": 2}, "input"),
-            ({"input": True, "output": 2}, "input"),
-            ({"input": 1, "output": 2, "cache_read": None}, "cache_read"),
-            ({"input": 1}, "output"),
-            ({"output": 1}, "input"),
-            ({"input": 1, "output": 2, "tiers": {"above": 1}}, "tiers"),
-            ({"input": 1, "output": 2, "tiers": [{"input": 1}]}, "above"),
-            ({"input": 1, "output": 2, "tiers": [{"above": -1}]}, "above"),
-            ({"input": 1, "output": 2, "tiers": [{"above": 1.5}]}, "above"),
-            ({"input": 1, "output": 2, "tiers": [{"above": 1, "tiers": []}]}, "tiers"),
-            ({"input": 1, "output": 2, "tiers": [{"above": 1, "input": -1}]}, "input"),
-            ({"input": 1, "output": 2, "above": 5}, "above"),
-        ],
-    )
-    def test_a_wrong_price_names_model_and_key_and_nothing_is_taken(
-        self, model: str, prices: dict[str, Any], named: str
-    ) -> None:
-        good = f"{model}-good"
-
-        with pytest.raises(PricingError, match=f"{model}(?s:.)*{named}") as raised:
-            load_user_pricing({good: {"input": 1, "output": 1}, model: prices})
-
-        assert isinstance(raised.value, ConfigurationError | ValueError)
-        assert isinstance(raised.value, PyWrapAIError)
-        assert good not in PRICING
-        with pytest.warns(UnpricedModelWarning):
-            assert not price_call(good, 1, 1).priced
-
-    @pytest.mark.parametrize("prices", [[], "", None, 3])
-    def test_a_price_that_is_no_dict_is_refused(self, model: str, prices: Any) -> None:
-        with pytest.raises(PricingError, match=model):
-            load_user_pricing({model: prices})
-
-    @pytest.mark.parametrize("name", ["", "  ", None, 3])
-    def test_a_key_that_is_no_model_name_is_refused(self, name: Any) -> None:
-        with pytest.raises(PricingError, match="model name"):
-            load_user_pricing({name: {"input": 1, "output": 1}})
-
-    @pytest.mark.parametrize("text", ["", "{", "[]", "nonsense", '{"m": {"input": NaN}}'])
-    def test_a_file_that_holds_no_prices_is_refused(self, text: str, tmp_path: Path) -> None:
-        path = tmp_path / "prices.json"
-        path.write_text(text)
-
-        with pytest.raises(PricingError):
-            load_user_pricing(path)
-
-    def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(PricingError, match=r"none\.json"):
-            load_user_pricing(tmp_path / "none.json")
-
-    def test_threads_that_load_at_once_lose_no_price(self, model: str) -> None:
-        names = [f"{model}-v{number}x" for number in range(64)]
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda name: load_user_pricing({name: {"input": 1, "output": 1}}), names))
-
-        assert all(price_call(name, 1, 1).priced for name in names)
-
-
-def pricing_module() -> ModuleType:
-    import pywrapai.tokens.pricing
-
-    return pywrapai.tokens.pricing
-
-
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    import importlib.util
-
-    genai_prices = pytest.importorskip("genai_prices", reason='pip install "pywrapai[dev]"')
-    if genai_prices.__version__ != SHIPPED["version"]:
-        pytest.skip(
-            f"prices.json is of genai-prices {SHIPPED['version']}, not {genai_prices.__version__}:"
-            " run scripts/generate_prices.py"
-        )
-    path = ROOT / "scripts" / "generate_prices.py"
-    spec = importlib.util.spec_from_file_location("generate_prices", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class TestGeneratedFile:
-    def test_it_is_what_the_installed_package_says(self, generator: ModuleType) -> None:
-        written = generator.TARGET.read_text("utf-8")
-
-        assert written == generator.render(date.fromisoformat(SHIPPED["generated"]))
-        assert generator.check(written, date.today()) == 0
-
-    def test_it_has_one_model_a_line_in_order(self, generator: ModuleType) -> None:
-        lines = generator.TARGET.read_text("utf-8").splitlines()
-
-        for models in SHIPPED["providers"].values():
-            assert list(models) == sorted(models)
-        indented = [line for line in lines if line.startswith(" " * 6)]
-        assert len(indented) == sum(map(len, SHIPPED["providers"].values()))
-
-    def test_a_date_alone_makes_it_no_staler(self, generator: ModuleType) -> None:
-        written = generator.render(date(2026, 11, 30))
-        redated = written.replace('"generated": "2026-11-30"', '"generated": "2001-01-01"')
-
-        assert redated != written
-        assert generator.check(redated, date(2026, 11, 30)) == 0
-
-    def test_an_announced_price_that_comes_into_force_fails_no_check(
-        self, generator: ModuleType
-    ) -> None:
-        written = generator.render(date(2026, 11, 30))
-
-        assert '"later"' in written
-        assert generator.check(written, date(2027, 6, 1)) == 0
-
-    @pytest.mark.parametrize("edit", [('"input": ', '"input": 9'), ("0", "1"), ("{", "")])
-    def test_any_other_difference_is_stale_and_shown(
-        self, generator: ModuleType, edit: tuple[str, str], capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        edited = generator.TARGET.read_text("utf-8").replace(*edit)
-
-        assert generator.check(edited, date.today()) == 1
-        assert "generate_prices.py" in capsys.readouterr().out
-
-    def test_wherever_both_know_a_name_we_bill_what_genai_prices_bills(
-        self, generator: ModuleType
-    ) -> None:
-        import genai_prices
-
-        noon = datetime.combine(datetime.now(UTC).date(), time(12), UTC)
-        usage = genai_prices.Usage(
-            input_tokens=300_000,
-            cache_read_tokens=7_000,
-            cache_write_tokens=100,
-            output_tokens=500,
-        )
-        names = [
-            (provider, name + ending)
-            for provider, models in SHIPPED["providers"].items()
-            for model, row in models.items()
-            for name in (model, *row.get("aliases", ()), *row.get("prefixes", ()))
-            for ending in ("", "-2099-01-01", "-20990101", "-001", "-preview", "-latest")
-        ]
-        compared, wrong = 0, []
-        for provider, name in names:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UnpricedModelWarning)
-                ours = price_call(
-                    name,
-                    300_000,
-                    500,
-                    cache_read_tokens=7_000,
-                    cache_write_tokens=100,
-                    provider=provider,
-                )
-            try:
-                theirs = genai_prices.calc_price(
-                    usage, name, provider_id=provider, genai_request_timestamp=noon
-                )
-            except LookupError:
-                continue
-            if ours.priced:
-                compared += 1
-                if ours.usd != pytest.approx(float(theirs.total_price), abs=1e-9):
-                    wrong.append((provider, name, ours.usd, theirs.total_price))
-
-        assert compared > 500
-        assert not wrong

@@ -15,76 +15,39 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
-from typing import Any
 
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from pydantic import TypeAdapter
 
-from pywrapai.testing.server import StubServer, refusing_port
+from pywrapai.testing.server import StubServer
 from pywrapai.testing.wires import (
     Call,
     Reply,
     Request,
     events,
-    hang_up,
-    html,
     raw,
-    status,
     text,
     tool_calls,
 )
 from pywrapai.testing.wires.openai import chunk, completion
+from tests.engine.openai_client import (
+    QUESTION,
+    ask,
+    async_client,
+    bytes_of_stream,
+    post,
+    sync_client,
+)
 
-QUESTION: list[Any] = [{"role": "user", "content": "How are you?"}]
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
 @pytest.fixture
 def client(server: StubServer) -> Iterator[OpenAI]:
-    with OpenAI(base_url=server.url("openai"), api_key="sk-1", max_retries=0, timeout=5) as client:
+    with sync_client(server) as client:
         yield client
-
-
-def async_client(server: StubServer) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=server.url("openai"), api_key="sk-1", max_retries=0, timeout=10)
-
-
-def ask(client: OpenAI, **settings: Any) -> Any:
-    body = {"model": "gpt-4o-mini", "messages": QUESTION, **settings}
-    return client.chat.completions.create(**body)
-
-
-def streamed_text(client: OpenAI) -> str:
-    return "".join(part.choices[0].delta.content or "" for part in ask(client, stream=True))
-
-
-def post(server: StubServer, body: Any, key: str | None = "sk-1") -> tuple[int, Any]:
-    """What a client without an SDK gets for a chat: the status and the JSON."""
-    headers = {"content-type": "application/json"}
-    if key:
-        headers["authorization"] = f"Bearer {key}"
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
-        connection.request("POST", "/v1/chat/completions", content, headers)
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
-
-
-def bytes_of_stream(server: StubServer) -> bytes:
-    """Everything that the server sends for one streamed chat, until it closes."""
-    body = json.dumps({"model": "m", "messages": QUESTION, "stream": True}).encode()
-    head = (
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: stub\r\nAuthorization: Bearer sk-1\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        "Connection: close\r\n\r\n"
-    )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
-        client.sendall(head.encode() + body)
-        return b"".join(iter(lambda: client.recv(65536), b""))
 
 
 # What it says
@@ -337,365 +300,6 @@ def test_a_hundred_requests_are_in_flight_at_once_and_each_gets_its_own_answer()
         assert server.wait_until(lambda: server.in_flight == 0)
     assert answers == [str(number) for number in range(100)]
     assert server.peak_in_flight == 100
-
-
-# How it misbehaves: before the answer
-
-
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        (400, openai.BadRequestError),
-        (401, openai.AuthenticationError),
-        (403, openai.PermissionDeniedError),
-        (404, openai.NotFoundError),
-        (409, openai.ConflictError),
-        (422, openai.UnprocessableEntityError),
-        (429, openai.RateLimitError),
-        (500, openai.InternalServerError),
-        (529, openai.InternalServerError),
-    ],
-)
-def test_a_status_is_the_sdks_error_with_what_the_test_put_into_it(server, client, code, error):
-    server.reply(status(code, "too long", code="context_length_exceeded"))
-
-    with pytest.raises(error, match="too long") as info:
-        ask(client)
-
-    assert (info.value.status_code, info.value.code) == (code, "context_length_exceeded")
-
-
-@pytest.mark.parametrize("hint", [1, 0.5, "Wed, 21 Oct 2015 07:28:00 GMT", "abc", "-5"])
-def test_retry_after_goes_out_as_it_is(server, client, hint):
-    server.reply(status(429, retry_after=hint, headers={"retry-after-ms": "20"}))
-
-    with pytest.raises(openai.RateLimitError) as info:
-        ask(client)
-
-    assert info.value.response.headers["retry-after"] == str(hint)
-    assert info.value.response.headers["retry-after-ms"] == "20"
-
-
-def test_a_web_page_with_status_200_reaches_the_sdk_as_text(server, client):
-    server.reply(html("<html>login</html>"))
-
-    assert ask(client) == "<html>login</html>"
-
-
-@pytest.mark.parametrize("body", ["", '{"choices": ['])
-def test_a_body_that_is_no_json_breaks_the_sdk(server, client, body):
-    server.reply(raw(body))
-
-    with pytest.raises(json.JSONDecodeError):
-        ask(client)
-
-
-def test_hanging_up_is_a_connection_error(server, client):
-    server.reply(hang_up(), hang_up(), "Hi")
-
-    with pytest.raises(openai.APIConnectionError):
-        ask(client)
-
-    assert bytes_of_stream(server) == b""
-    assert ask(client).choices[0].message.content == "Hi"
-    assert server.connections == 3
-
-
-def test_a_refusing_port_and_a_closed_server_refuse_connections(server):
-    server.close()
-    with refusing_port() as port:
-        for number in (port, server.port):
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.1", number), timeout=5)
-
-
-def test_a_delay_holds_back_the_first_byte(server, client):
-    server.reply(text("late").delayed(60))
-
-    with pytest.raises(openai.APITimeoutError):
-        ask(client.with_options(timeout=0.2), stream=True)
-
-    assert server.requests[0].client_left.wait(5)
-
-
-# How it misbehaves: in the middle of a body
-
-
-@pytest.mark.parametrize("packets", [0, 2])
-def test_a_cut_stream_gives_what_came_before_and_then_breaks(server, client, packets):
-    server.reply(text("one two three").cut_after(packets))
-    got = []
-
-    with pytest.raises(openai.APIConnectionError) as info:
-        got.extend(part.choices[0].delta.content for part in ask(client, stream=True))
-
-    assert got == ["one ", "two "][:packets]
-    assert "peer closed connection" in str(info.value.__cause__)
-
-
-def test_a_whole_body_can_be_cut_in_its_middle(server, client):
-    server.reply(text("one two three").in_packets_of(20).cut_after(2))
-
-    with pytest.raises(openai.APIConnectionError) as info:
-        ask(client)
-
-    assert "received 40 bytes" in str(info.value.__cause__)
-
-
-def test_a_stream_can_end_without_its_end_marks(server, client):
-    server.reply(events(chunk({"content": "Hi"}), done=False))
-
-    parts = list(ask(client, stream=True))
-
-    assert [part.choices[0].finish_reason for part in parts] == [None]
-    server.reply(events(chunk({"content": "Hi"}), done=False))
-    assert b"[DONE]" not in bytes_of_stream(server)
-
-
-@pytest.mark.parametrize("packets", [0, 1])
-def test_a_stall_sends_the_headers_and_some_packets_and_then_nothing(server, client, packets):
-    server.reply(text("one two").stall_after(packets))
-
-    stream = ask(client.with_options(timeout=0.6), stream=True)
-    got = []
-    with pytest.raises(openai.APITimeoutError):
-        got.extend(part.choices[0].delta.content for part in stream)
-
-    assert got == ["one "][:packets]
-    assert server.requests[0].client_left.wait(5)
-
-
-def test_an_error_can_come_inside_a_stream(server, client):
-    server.reply(events(chunk({"content": "par"}), {"error": {"message": "died", "code": 502}}))
-
-    stream = ask(client, stream=True)
-    assert next(stream).choices[0].delta.content == "par"
-    with pytest.raises(openai.APIError, match="died"):
-        next(stream)
-
-
-@pytest.mark.parametrize(
-    ("reply", "on_the_wire"),
-    [
-        (text("a é 😀 z").in_packets_of(1), rb"1\r\n\xf0\r\n1\r\n\x9f\r\n"),
-        (
-            text("a é 😀 z").in_one_packet(),
-            rb'"a "(?s:.*?)\n\ndata: (?s:.*)\[DONE\]\n\n\r\n0\r\n\r\n$',
-        ),
-        (text("a é 😀 z").with_crlf(), rb"\}\r\n\r\n\r\n[0-9a-f]+\r\ndata: \{"),
-        (text("a é 😀 z").without_spaces(), rb"\ndata:\{"),
-        (text("a é 😀 z").with_comments("ping"), rb"\n: ping\n\n\r\n"),
-        (text("a é 😀 z").paced(0.001).with_crlf().in_packets_of(3), rb"\n3\r\n"),
-    ],
-)
-def test_the_framing_of_a_stream_may_be_odd_and_its_text_the_same(
-    server, client, reply, on_the_wire
-):
-    server.reply(reply, reply)
-
-    assert streamed_text(client) == "a é 😀 z"
-    assert re.search(on_the_wire, bytes_of_stream(server))
-
-
-# Who leaves
-
-
-def test_closing_a_stream_early_is_seen(server, client):
-    server.reply(text("one two").stall_after(1), "next")
-
-    with ask(client, stream=True) as stream:
-        assert next(stream).choices[0].delta.content == "one "
-        assert not server.requests[0].client_left.is_set()
-
-    assert server.requests[0].client_left.wait(5)
-    assert server.wait_until(lambda: (server.in_flight, server.open_connections) == (0, 0))
-
-
-def test_a_client_that_heard_all_has_not_left(server, client):
-    server.reply("one two")
-
-    list(ask(client, stream=True))
-    client.close()
-
-    assert server.wait_until(lambda: server.open_connections == 0)
-    assert not server.requests[0].client_left.is_set()
-
-
-async def test_a_cancelled_task_is_seen_to_leave(server):
-    server.reply(text("one two").stall_after(1))
-    first_word = asyncio.Event()
-
-    async def read() -> None:
-        stream = await client.chat.completions.create(model="m", messages=QUESTION, stream=True)
-        async with stream:
-            async for _ in stream:
-                first_word.set()
-
-    async with async_client(server) as client:
-        task = asyncio.create_task(read())
-        await first_word.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(server.requests[0].client_left.wait, 5)
-
-
-# What it refuses
-
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-CALLING = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-RESULT = {"role": "tool", "tool_call_id": "c1", "content": ""}
-TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
-CLOSED = {**OPEN, "additionalProperties": False, "required": ["a"]}
-
-
-def schema_format(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
-
-
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
-
-
-def image(url: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def tool(**function: Any) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": "f", **function}}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"max_completion_tokens": 5, "temperature": 0, "stop": ["x"], "seed": 1},
-        {"messages": [*QUESTION, CALLING, RESULT, *QUESTION], "tools": [TOOL]},
-        {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}},
-        {"response_format": schema_format(CLOSED)},
-        {"response_format": {"type": "json_object"}, "messages": [user("answer in JSON")]},
-        {"messages": [user([{"type": "text", "text": "Hi"}, image("data:image/png;base64,AA==")])]},
-    ],
-)
-def test_what_openai_takes_is_taken(body):
-    body = {"model": "gpt-4o", "messages": QUESTION, **body}
-    TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(body)
-
-    with StubServer("Hi") as server:
-        assert post(server, body)[0] == 200
-        assert server.refusals == []
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"model": ""}, "model"),
-        ({"messages": []}, "messages"),
-        ({"messages": ["Hi"]}, "messages.0.role"),
-        ({"messages": [{"role": "robot", "content": "Hi"}]}, "messages.0.role"),
-        ({"messages": [{"role": "user"}]}, "messages.0.content"),
-        ({"messages": [{"role": "user", "content": []}]}, "messages.0.content"),
-        (
-            {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
-            "messages.0.content.0.type",
-        ),
-        ({"messages": [{"role": "assistant", "content": None}]}, "messages.0.content"),
-        ({"messages": [RESULT]}, "messages.0.tool_call_id"),
-        ({"messages": [CALLING, RESULT, RESULT]}, "messages.2.tool_call_id"),
-        ({"messages": [CALLING, *QUESTION]}, "messages.1"),
-        ({"messages": [*QUESTION, CALLING]}, "messages.2"),
-        ({"messages": [{**CALLING, "tool_calls": []}]}, "messages.0.tool_calls"),
-        ({"messages": [{**CALLING, "tool_calls": [CALL, CALL]}]}, "messages.0.tool_calls"),
-        (
-            {"messages": [{**CALLING, "tool_calls": [{**CALL, "id": ""}]}]},
-            "messages.0.tool_calls.0",
-        ),
-        ({"tools": []}, "tools"),
-        ({"tools": [{"name": "f"}]}, "tools.0"),
-        ({"tools": [TOOL, TOOL]}, "tools"),
-        ({"tools": [tool(name="a b")]}, "tools.0.function.name"),
-        ({"tools": [tool(parameters={"type": "array"})]}, "tools.0.function.parameters"),
-        (
-            {"tools": [tool(parameters={**OPEN, "properties": {"l": {"type": "array"}}})]},
-            "tools.0.function.parameters.l",
-        ),
-        ({"tools": [tool(parameters=OPEN, strict=True)]}, "tools.0.function.parameters"),
-        ({"tools": [TOOL], "tool_choice": "f"}, "tool_choice"),
-        ({"tool_choice": "auto"}, "tool_choice"),
-        ({"parallel_tool_calls": True}, "parallel_tool_calls"),
-        ({"stream_options": {"include_usage": True}}, "stream_options"),
-        ({"temperature": 3}, "temperature"),
-        ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens"),
-        ({"model": "gpt-5-mini", "max_tokens": 5}, "max_tokens"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"response_format": {"type": "xml"}}, "response_format"),
-        ({"messages": [user([image("cat.png")])]}, "messages.0.content.0.image_url.url"),
-        ({"messages": [{**RESULT, "role": "user", "tool_calls": []}]}, "messages.0.tool_calls"),
-        (
-            {"response_format": schema_format({**CLOSED, "$defs": {"d": {"anyOf": [OPEN]}}})},
-            "response_format.json_schema.schema.d.anyOf.0",
-        ),
-        ({"response_format": schema_format(OPEN)}, "response_format.json_schema.schema"),
-    ],
-)
-def test_what_openai_would_refuse_is_a_400_that_names_the_place(server, body, param):
-    server.reply("still queued")
-
-    code, refused = post(server, {"model": "gpt-4o", "messages": QUESTION, **body})
-
-    assert (code, refused["error"]["param"]) == (400, param)
-    assert server.refusals == [refused["error"]["message"]]
-    assert post(server, {"model": "m", "messages": QUESTION})[0] == 200
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"Hi"', b'{"model": NaN}'])
-def test_a_body_that_is_no_json_object_is_refused(server, body):
-    assert post(server, body)[0] == 400
-
-
-def test_a_request_without_a_key_is_a_401_unless_told_otherwise(server):
-    body = {"model": "m", "messages": QUESTION}
-
-    assert post(server, body, key=None)[0] == 401
-    with StubServer("Hi", require_key=False) as keyless:
-        assert post(keyless, body, key=None)[0] == 200
-
-
-def test_checks_can_be_switched_off():
-    with StubServer("Hi", check=False) as server:
-        assert post(server, {"messages": [{"role": "robot"}]}, key=None)[0] == 200
-
-
-@pytest.mark.parametrize("given", ["", [], ["a", ""], None])
-def test_empty_texts_to_embed_are_refused(server, client, given):
-    with pytest.raises(openai.BadRequestError, match="'input"):
-        client.embeddings.create(model="e", input=given)
-
-
-def test_an_unknown_path_is_a_404_that_names_it(server):
-    with (
-        OpenAI(base_url=server.url() + "/v2/chat/completions", api_key="k", max_retries=0) as lost,
-        pytest.raises(openai.NotFoundError, match=r"no wire \(.*\) has POST /v2/chat.*/embed"),
-    ):
-        lost.post("/embed", cast_to=object, body={})
-    with pytest.raises(ValueError, match=r"no wire 'smtp'; there are: .*openai"):
-        server.url("smtp")
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"Hello\r\n\r\n",
-        b"x" * 70_000 + b"\r\n\r\n",
-        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
-    ],
-)
-def test_what_it_cannot_read_as_http_is_answered_with_a_400(server, head):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
-        client.sendall(head)
-        assert client.recv(100).startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert server.requests == []
 
 
 # Its life

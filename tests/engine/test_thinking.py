@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pywrapai import TextDelta, ThinkingDelta
 from pywrapai.core.text import well_formed
-from pywrapai.core.thinking import Separated, Splitter, ThinkTags, split
+from pywrapai.core.thinking import Separated, Splitter, ThinkTags, split_thinking
 
 END = re.compile("__END_[0-9a-f]+__")
 
@@ -59,7 +59,7 @@ answers = st.lists(
     ],
 )
 def test_a_think_block_at_the_start_is_thinking_and_all_else_is_text(answer, thinking, text):
-    assert split(answer, ThinkTags()) == (thinking, text)
+    assert split_thinking(answer, ThinkTags()) == (thinking, text)
 
 
 def test_thinking_and_text_come_as_soon_as_they_are_known():
@@ -100,7 +100,7 @@ def test_what_only_looked_like_a_tag_is_given_out_when_that_shows():
     ],
 )
 def test_all_before_a_separator_is_thinking(answer, thinking, text):
-    assert split(answer, separated()) == (thinking, text)
+    assert split_thinking(answer, separated()) == (thinking, text)
 
 
 def test_after_the_separator_text_comes_as_it_is():
@@ -115,12 +115,12 @@ def test_after_the_separator_text_comes_as_it_is():
 @pytest.mark.parametrize("splitter", [ThinkTags, separated])
 @given(answer=answers, places=st.lists(st.integers(min_value=0)))
 def test_any_cut_into_pieces_gives_what_the_whole_gives(splitter, answer, places):
-    assert in_pieces(cut(answer, places), splitter()) == split(answer, splitter())
+    assert in_pieces(cut(answer, places), splitter()) == split_thinking(answer, splitter())
 
 
 @given(answers)
 def test_nothing_is_lost_but_tags_and_the_space_around_them(answer):
-    thinking, text = split(answer, ThinkTags())
+    thinking, text = split_thinking(answer, ThinkTags())
 
     kept = re.sub(r"</?think>|\s", "", thinking + text)
 

@@ -139,7 +139,7 @@ def test_a_blank_query_asks_nobody():
     assert fixed.asked == []
 
 
-@pytest.mark.parametrize("retrievers", [[], [object()], [Fixed(), None]])
+@pytest.mark.parametrize("retrievers", [[], [object()], [Fixed(), None], Fixed()])
 def test_what_is_no_list_of_retrievers_is_refused(retrievers):
     with pytest.raises(TypeError, match="takes a list of retrievers"):
         HybridRetriever(retrievers)
@@ -147,7 +147,7 @@ def test_what_is_no_list_of_retrievers_is_refused(retrievers):
 
 @pytest.mark.parametrize("weights", [[], [1], [1, 2, 3], [1, 0], [1, -1], [1, float("inf")]])
 def test_weights_that_do_not_fit_are_refused(weights):
-    with pytest.raises(ValueError, match="expected 2 numbers above 0, one for each retriever"):
+    with pytest.raises(ValueError, match="a number above 0 for each retriever, 2 in all"):
         HybridRetriever([Fixed(), Fixed()], weights=weights)
 
 

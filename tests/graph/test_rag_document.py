@@ -60,7 +60,7 @@ def test_the_full_example(server, llm, embedder):
     assert llm.tokens.total_calls == 2
 
 
-def test_the_values():
+def test_documents_chunks_and_scores_are_made_of_these():
     doc = Document("Paris is the capital.", metadata={"source": "geography.txt", "page": 1})
     chunk = Chunk("Paris is the capital.", doc_id=doc.id, metadata={"source": "geography.txt"})
     scored = ScoredChunk(chunk=chunk, score=0.87)

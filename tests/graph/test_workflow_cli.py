@@ -22,15 +22,7 @@ from pywrapai_graph.workflows.__main__ import main
 from pywrapai_graph.workflows.evaluation import read_labelled
 from pywrapai_graph.workflows.rag_answer import SAFE_ANSWER
 from pywrapai_graph.workflows.triage import TriageOutput, TriageRequest
-from tests.graph.test_workflow_modules import (
-    COMPLAINT,
-    NOTE,
-    QUESTION,
-    SUMMARY,
-    TRIAGED,
-    VPN,
-    Shelf,
-)
+from tests.graph.workflow_cases import COMPLAINT, NOTE, QUESTION, SUMMARY, TRIAGED, VPN, Shelf
 from tests.graph.workflow_stubs import ACTOR, Script, answer
 
 WHO = ["--user", "u1", "--tenant", "t1", "--role", "service"]

@@ -23,7 +23,7 @@ from pywrapai.testing import StubServer
 from pywrapai_graph.workflows import Actor
 from pywrapai_monitor import SQLiteStore
 from pywrapai_monitor.audit import AuditLog
-from tests.graph.test_workflow_modules import (
+from tests.graph.workflow_cases import (
     ANSWERED,
     NOTE,
     PRINTER,

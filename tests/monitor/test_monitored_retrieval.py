@@ -55,6 +55,7 @@ def test_what_was_assembled_is_recorded_as_it_was_sent(tmp_path):
         graph.retriever = None
         "".join(tracked.stream(assembly))
         asyncio.run(tracked.achat(assembly))
+        assert monitor.flush(60)
         rows = monitor.store.get_conversation("alice", "s1")
 
     assert [list(each.messages) for each in provider.requests[1:]] == [assembly.messages] * 2

@@ -362,3 +362,14 @@ def sse(event: Event, name: str | None = None) -> bytes:
     payload = event.encode() if isinstance(event, str) else json_bytes(event)
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + payload + b"\n\n"
+
+
+def json_body(request: Request) -> Any:
+    """The JSON that was sent. Refusal for another content type, and for what is no JSON."""
+    kind = request.headers.get("content-type", "none")
+    if not kind.startswith("application/json"):
+        raise Refusal(f"the content-type must be application/json, not {kind}", "content-type")
+    try:
+        return request.json
+    except ValueError as error:
+        raise Refusal(f"the body is not valid JSON: {error}") from error

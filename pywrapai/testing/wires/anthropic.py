@@ -16,6 +16,7 @@ from pywrapai.testing.wires import (
     Refusal,
     Request,
     Response,
+    json_body,
     json_bytes,
     sse,
 )
@@ -214,14 +215,7 @@ def check(request: Request, *, require_key: bool) -> None:
         raise Refusal("header is required", "anthropic-version")
     if _is_models(request):
         return
-    kind = request.headers.get("content-type", "none")
-    if not kind.startswith("application/json"):
-        raise Refusal(f"the content-type must be application/json, not {kind}")
-    try:
-        body = request.json
-    except ValueError as error:
-        raise Refusal(f"the body is not valid JSON: {error}") from error
-    check_messages(body)
+    check_messages(json_body(request))
 
 
 def _has_key(headers: Mapping[str, str]) -> bool:

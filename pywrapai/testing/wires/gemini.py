@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +15,7 @@ from pywrapai.testing.wires import (
     Refusal,
     Request,
     Response,
+    json_body,
     json_bytes,
     sse,
 )
@@ -25,6 +24,7 @@ from pywrapai.testing.wires.gemini_checks import (
     check_generate,
     wants_signatures,
 )
+from pywrapai.testing.wires.vectors import word_vector
 
 BASE_PATH = ""
 
@@ -130,7 +130,9 @@ def usual(request: Request) -> Response | None:
     if verb != "batchEmbedContents":
         return None
     vectors = [
-        _vector(_words(asked["content"]["parts"]), asked.get("outputDimensionality"))
+        word_vector(
+            _words(asked["content"]["parts"]), asked.get("outputDimensionality") or _DIMENSIONS
+        )
         for asked in request.json["requests"]
     ]
     return Response.whole(json_bytes({"embeddings": [{"values": v} for v in vectors]}))
@@ -183,14 +185,6 @@ def _words(parts: Any) -> list[str]:
     return [word for part in parts for word in str(part.get("text") or "").lower().split()]
 
 
-def _vector(words: list[str], dimensions: int | None) -> list[float]:
-    vector = [0.0] * (dimensions or _DIMENSIONS)
-    for word in words or [""]:
-        vector[zlib.crc32(word.encode()) % len(vector)] += 1.0
-    norm = math.sqrt(sum(x * x for x in vector))
-    return [x / norm for x in vector]
-
-
 # Checks
 
 
@@ -204,18 +198,8 @@ def check(request: Request, *, require_key: bool) -> None:
     model, verb = _target(request)
     if verb == "streamGenerateContent" and request.query.get("alt") != "sse":
         raise Refusal("without ?alt=sse the stream is a JSON array, which no client here reads")
-    body = _body(request)
+    body = json_body(request)
     if verb == "batchEmbedContents":
         check_embeddings(body, model)
     else:
         check_generate(body, model)
-
-
-def _body(request: Request) -> Any:
-    kind = request.headers.get("content-type", "none")
-    if not kind.startswith("application/json"):
-        raise Refusal(f"the content-type must be application/json, not {kind}", "content-type")
-    try:
-        return request.json
-    except ValueError as error:
-        raise Refusal(f"Invalid JSON payload received. {error}") from error

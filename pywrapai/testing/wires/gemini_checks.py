@@ -79,7 +79,7 @@ def _require(fact: object, must: str, where: str) -> None:
         raise Refusal(f"Invalid value at '{where}': {must}", where)
 
 
-def _known(value: Any, names: Iterable[str], where: str) -> None:
+def _refuse_other_keys(value: Any, names: Iterable[str], where: str) -> None:
     _require(isinstance(value, dict), "must be an object", where)
     for name in value:
         if name not in names:
@@ -96,14 +96,14 @@ def _filled(value: object, kind: type) -> bool:
 
 def check_embeddings(body: Any, model: str) -> None:
     """Raise Refusal for a request body that batchEmbedContents would not take."""
-    _known(body, {"requests"}, "")
+    _refuse_other_keys(body, {"requests"}, "")
     requests = body.get("requests")
     _require(_filled(requests, list), "must be a list that is not empty", "requests")
     _require(len(requests) <= 100, "at most 100 requests can be in one batch", "requests")
     for index, asked in enumerate(requests):
         where = f"requests[{index}]"
         names = {"model", "content", "outputDimensionality", "taskType", "title"}
-        _known(asked, names, where)
+        _refuse_other_keys(asked, names, where)
         _require(asked.get("model") == model, f"must be {model!r}", f"{where}.model")
         _check_content({"role": "user", **asked.get("content", {})}, f"{where}.content")
         if (size := asked.get("outputDimensionality")) is not None:
@@ -113,7 +113,7 @@ def check_embeddings(body: Any, model: str) -> None:
 
 def check_generate(body: Any, model: str) -> None:
     """Raise Refusal for a request body that generateContent would not take."""
-    _known(body, _TOP, "")
+    _refuse_other_keys(body, _TOP, "")
     contents = body.get("contents")
     _require(_filled(contents, list), "contents is not specified", "contents")
     for index, content in enumerate(contents):
@@ -130,13 +130,13 @@ def check_generate(body: Any, model: str) -> None:
 
 
 def _check_content(content: Any, where: str) -> None:
-    _known(content, {"role", "parts"}, where)
+    _refuse_other_keys(content, {"role", "parts"}, where)
     role = content.get("role", "user")
     _require(role in ("user", "model"), f"use user or model, not {role!r}", f"{where}.role")
     _require(_filled(content.get("parts"), list), "must not be empty", f"{where}.parts")
     for index, part in enumerate(content["parts"]):
         at = f"{where}.parts[{index}]"
-        _known(part, _DATA | {"thought", "thoughtSignature"}, at)
+        _refuse_other_keys(part, _DATA | {"thought", "thoughtSignature"}, at)
         data = part.keys() & _DATA
         allowed = _OF_USER if role == "user" else _OF_MODEL
         _require(len(data) == 1 and data <= allowed, f"{role} cannot send {sorted(part)}", at)
@@ -210,7 +210,7 @@ def _check_tools(body: Mapping[str, Any]) -> None:
     if config is None:
         return
     where = "toolConfig.functionCallingConfig"
-    _known(config, {"mode", "allowedFunctionNames"}, where)
+    _refuse_other_keys(config, {"mode", "allowedFunctionNames"}, where)
     _require(declared, "must not be set without function declarations", where)
     _require(config.get("mode") in ("AUTO", "ANY", "NONE", "VALIDATED"), "unknown mode", where)
     if (allowed := config.get("allowedFunctionNames")) is not None:
@@ -220,7 +220,7 @@ def _check_tools(body: Mapping[str, Any]) -> None:
 
 
 def _check_declaration(declaration: Any, where: str) -> str:
-    _known(declaration, {"name", "description", "parametersJsonSchema"}, where)
+    _refuse_other_keys(declaration, {"name", "description", "parametersJsonSchema"}, where)
     name = declaration.get("name")
     _require(isinstance(name, str) and _NAME.fullmatch(name), "must be a name", f"{where}.name")
     if (schema := declaration.get("parametersJsonSchema")) is not None:
@@ -232,7 +232,7 @@ def _check_declaration(declaration: Any, where: str) -> str:
 
 def _check_generation(config: Any) -> None:
     where = "generationConfig"
-    _known(config, _GENERATION, where)
+    _refuse_other_keys(config, _GENERATION, where)
     for name, (low, high) in _RANGES.items():
         if (value := config.get(name)) is not None:
             number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -249,7 +249,7 @@ def _check_generation(config: Any) -> None:
 
 
 def _check_schema(schema: Any, where: str) -> None:
-    _known(schema, _SCHEMA, where)
+    _refuse_other_keys(schema, _SCHEMA, where)
     types = schema.get("type", [])
     for kind in types if isinstance(types, list) else [types]:
         _require(kind in _TYPES, f"{kind!r} is no type", f"{where}.type")

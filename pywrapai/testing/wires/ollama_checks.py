@@ -71,7 +71,7 @@ def _require(fact: object, where: str, must: str) -> None:
         raise Refusal(f"{where} {must}", where)
 
 
-def _known(value: Mapping[str, Any], keys: frozenset[str], where: str) -> None:
+def _refuse_other_keys(value: Mapping[str, Any], keys: frozenset[str], where: str) -> None:
     unknown = sorted(value.keys() - keys)
     _require(not unknown, where, f"has keys that Ollama ignores: {', '.join(unknown)}")
 
@@ -79,7 +79,7 @@ def _known(value: Mapping[str, Any], keys: frozenset[str], where: str) -> None:
 def check_chat(body: Any) -> None:
     """Raise Refusal for a request body that /api/chat would not take as it is meant."""
     _check_model(body)
-    _known(body, _CHAT_KEYS, "the body")
+    _refuse_other_keys(body, _CHAT_KEYS, "the body")
     _check_options(body.get("options", {}))
     _require(isinstance(body.get("messages"), list), "messages", "must be a list")
     called: set[str] = set()
@@ -98,7 +98,7 @@ def check_chat(body: Any) -> None:
 def check_embed(body: Any) -> None:
     """Raise Refusal for a request body that /api/embed would not take as it is meant."""
     _check_model(body)
-    _known(body, _EMBED_KEYS, "the body")
+    _refuse_other_keys(body, _EMBED_KEYS, "the body")
     given = body.get("input")
     texts = given if isinstance(given, list) else [given]
     _require(texts and all(isinstance(t, str) for t in texts), "input", "must be text, or texts")
@@ -128,7 +128,7 @@ def _check_options(options: Any) -> None:
 def _check_message(message: Any, where: str, called: set[str]) -> None:
     """`called` are the tools of the messages before this one."""
     _require(isinstance(message, dict), where, "must be an object")
-    _known(message, _MESSAGE_KEYS, where)
+    _refuse_other_keys(message, _MESSAGE_KEYS, where)
     role = message.get("role")
     _require(role in _ROLES, where, f"has the role {role!r}, not one of {', '.join(_ROLES)}")
     content = message.get("content")

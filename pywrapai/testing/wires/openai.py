@@ -18,6 +18,7 @@ from pywrapai.testing.wires import (
     Refusal,
     Request,
     Response,
+    json_body,
     json_bytes,
     sse,
 )
@@ -241,16 +242,6 @@ def check(request: Request, *, require_key: bool) -> None:
         message = "no API key: the Authorization header must be 'Bearer <key>'"
         raise Refusal(message, status=401, code="invalid_api_key")
     if _is_chat(request):
-        check_chat(_body(request))
+        check_chat(json_body(request))
     elif _is_embeddings(request):
-        check_embeddings(_body(request))
-
-
-def _body(request: Request) -> Any:
-    kind = request.headers.get("content-type", "none")
-    if not kind.startswith("application/json"):
-        raise Refusal(f"the content-type must be application/json, not {kind}", "content-type")
-    try:
-        return request.json
-    except ValueError as error:
-        raise Refusal(f"the body is not valid JSON: {error}") from error
+        check_embeddings(json_body(request))

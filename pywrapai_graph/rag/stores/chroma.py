@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pywrapai.core.retry import seconds
+from pywrapai.core.checks import timeout_seconds
 from pywrapai_graph.rag.batch import Batch, check_size
 from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.metadata import Where
-from pywrapai_graph.rag.stores.chroma_client import Access, FolderAccess, ServerAccess, told
+from pywrapai_graph.rag.stores.chroma_client import Access, FolderAccess, ServerAccess, explaining
 from pywrapai_graph.rag.stores.chroma_fields import (
     Row,
     conditions_of,
@@ -103,11 +103,13 @@ class ChromaVectorStore(SharedVectorStore):
         self._dimension: int | None = None
         self._many_at: int | None = None
         self._access: Access = (
-            FolderAccess(path) if path is not None else ServerAccess(str(url), seconds(timeout))
+            FolderAccess(path)
+            if path is not None
+            else ServerAccess(str(url), timeout_seconds(timeout))
         )
         try:
             self._refresh()
-            with told(self._access.place):
+            with explaining(self._access.place):
                 self._most = max(self._access.client().get_max_batch_size(), 1)
         except BaseException:
             self._access.close()
@@ -129,7 +131,7 @@ class ChromaVectorStore(SharedVectorStore):
         self._check_open()
         with self._access.turns.writing():
             with (
-                told(self._access.place, self._check_open) as errors,
+                explaining(self._access.place, self._check_open) as errors,
                 suppress(errors.NotFoundError),
             ):
                 self._access.client().delete_collection(self._name)
@@ -283,7 +285,7 @@ class ChromaVectorStore(SharedVectorStore):
         Again, if somebody cleared it since; or removed, on a server, what this call had just found.
         """
         self._check_open()
-        with told(self._access.place, self._check_open) as errors:
+        with explaining(self._access.place, self._check_open) as errors:
             if self._client is not self._access.client():
                 self._refresh()
             for _ in range(_ATTEMPTS):
@@ -298,7 +300,7 @@ class ChromaVectorStore(SharedVectorStore):
 
     def _refresh(self) -> None:
         """Find the collection, or make it, and see how many dimensions it has."""
-        with told(self._access.place, self._check_open) as errors:
+        with explaining(self._access.place, self._check_open) as errors:
             client = self._access.client()
             try:
                 collection = client.get_collection(self._name, embedding_function=None)

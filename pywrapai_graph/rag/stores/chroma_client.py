@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pywrapai.core.extras import needs
+from pywrapai.core.filelock import HeldLock, hold
 from pywrapai.core.process import ProcessLock, after_fork_in_child
 from pywrapai.exceptions import PyWrapAIError
 from pywrapai_graph.rag.errors import VectorStoreError
@@ -57,7 +57,7 @@ class Turns:
 class _Folder:
     """A folder that this process has, for as many stores as opened it."""
 
-    descriptor: int
+    held: HeldLock
     stores: int = 0
     turns: Turns = field(default_factory=Turns)
 
@@ -72,9 +72,7 @@ def _forget() -> None:
     """In a child that was forked: what the parent opened is the parent's."""
     global _used_before_fork
     _used_before_fork = _used
-    for folder in _folders.values():
-        os.close(folder.descriptor)  # else the lock would last as long as the child
-    _folders.clear()
+    _folders.clear()  # their locks forget themselves
 
 
 after_fork_in_child(_forget)
@@ -102,7 +100,7 @@ class FolderAccess:
         self.place = os.path.realpath(os.fspath(path))
         self._pid = os.getpid()
         self._closed = False
-        with _opening, told(self.place):
+        with _opening, explaining(self.place):
             self.turns = _hold(self.place).turns
             try:
                 self._client: Any = chromadb.PersistentClient(self.place, _settings())
@@ -159,7 +157,7 @@ class ServerAccess:
             chroma_server_http_port=_PORT,
             chroma_server_ssl_verify=ssl,  # to load certificates takes 60 ms, and http has none
         )
-        with told(self.place):
+        with explaining(self.place):
             # Chroma's own first request waits without end, and there is no option for that.
             alive = f"{self._url.rstrip('/')}/api/v2/heartbeat"
             httpx.get(alive, timeout=self._timeout, verify=ssl)
@@ -203,7 +201,7 @@ def _settings(**given: Any) -> Any:
 
 
 @contextmanager
-def told(place: str, check: Callable[[], None] = lambda: None) -> Iterator[ModuleType]:
+def explaining(place: str, check: Callable[[], None] = lambda: None) -> Iterator[ModuleType]:
     """Errors of Chroma as VectorStoreErrors; gives its own, for those that are no failure.
 
     `check` may raise an error that says more about any failure.
@@ -226,7 +224,7 @@ def told(place: str, check: Callable[[], None] = lambda: None) -> Iterator[Modul
     except Exception as error:  # Chroma raises any kind, and bare Exceptions, too
         check()
         text = " ".join(str(error).split()) or type(error).__name__
-        advice = next((f"; {told}" for sign, told in _ADVICE.items() if sign in text), "")
+        advice = next((f"; {advice}" for sign, advice in _ADVICE.items() if sign in text), "")
         raise VectorStoreError(f"Chroma at {place}: {text:.500}{advice}") from error
 
 
@@ -234,16 +232,13 @@ def _hold(path: str) -> _Folder:
     """The folder, locked for this process; within it, any number of stores may have it."""
     if path not in _folders:
         os.makedirs(path, exist_ok=True)
-        descriptor = os.open(os.path.join(path, _LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _lock(descriptor)
-        except OSError as error:
-            os.close(descriptor)
+        lock = hold(os.path.join(path, _LOCK_FILE), mode=0o666)
+        if lock is None:
             raise VectorStoreError(
                 f"another process has the Chroma folder {path} open: close that store, or run "
                 f"`chroma run --path {path}` and give both processes its url"
-            ) from error
-        _folders[path] = _Folder(descriptor)
+            )
+        _folders[path] = _Folder(lock)
     _folders[path].stores += 1
     return _folders[path]
 
@@ -253,17 +248,4 @@ def _let_go(path: str) -> None:
     folder.stores -= 1
     if not folder.stores:
         del _folders[path]
-        os.close(folder.descriptor)
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder.held.release()

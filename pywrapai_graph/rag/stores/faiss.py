@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pywrapai.core.checks import at_least_1
 from pywrapai.core.extras import needs
 from pywrapai.core.process import ProcessLock
 from pywrapai_graph.rag.batch import Batch, check_size
@@ -56,13 +57,11 @@ class FAISSVectorStore(VectorStore):
         meta_path: str | os.PathLike[str],
         dimension: int | None = None,
     ) -> None:
-        if dimension is not None and (type(dimension) is not int or dimension < 1):
-            raise ValueError(f"dimension is {dimension!r}; expected an int of 1 or more, or None")
         with needs("faiss"):
             from pywrapai_graph.rag.stores.faiss_rows import Rows, rows_after
         self._rows_after = rows_after
         self._rows: Rows | None = Rows.empty()
-        self._given = dimension
+        self._given = None if dimension is None else at_least_1("dimension", dimension)
         self._files = Files(index_path, meta_path)
         self._changing = ProcessLock()
         self._place = UNREAD
@@ -118,7 +117,7 @@ class FAISSVectorStore(VectorStore):
     def _current(self) -> Rows:
         """The rows, with what others saved before this call."""
         self._open()
-        with _told("read", self._files.index):
+        with _explaining("read", self._files.index):
             unchanged = self._place.seen == self._files.seen()
         if not unchanged:
             self._refresh()
@@ -127,7 +126,7 @@ class FAISSVectorStore(VectorStore):
     def _refresh(self) -> None:
         with (
             self._changing,
-            _told("read", self._files.index),
+            _explaining("read", self._files.index),
             self._files.lock(shared=True),
         ):
             self._catch_up()
@@ -137,7 +136,7 @@ class FAISSVectorStore(VectorStore):
         """Alone among threads and processes, with the rows as all others left them."""
         with (
             self._changing,
-            _told("write", self._files.index),
+            _explaining("write", self._files.index),
             self._files.lock(shared=False),
         ):
             self._catch_up()
@@ -167,7 +166,7 @@ class FAISSVectorStore(VectorStore):
 
 
 @contextmanager
-def _told(doing: str, path: str) -> Iterator[None]:
+def _explaining(doing: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

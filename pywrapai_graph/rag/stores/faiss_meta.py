@@ -21,18 +21,11 @@ from dataclasses import dataclass, fields
 from typing import Any, BinaryIO, NoReturn
 
 from pywrapai_graph.rag.errors import VectorStoreError
+from pywrapai_graph.rag.stores.records import OPTIONAL_FIELDS, optional_fields_of
 from pywrapai_graph.rag.types import Chunk
 
 _FORMAT, _VERSION = "pywrapai-faiss", 1
 _ALWAYS = ("id", "text")
-_SOMETIMES: dict[str, Any] = {
-    "doc_id": "",
-    "metadata": {},
-    "start": None,
-    "end": None,
-    "embedded_by": None,
-}
-"""Left out where they are these."""
 _SAVED = b'{"saved":'
 _FIELDS = {field.name for field in fields(Chunk)} - {"embedding"}
 _encoded = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
@@ -79,11 +72,8 @@ def saved_line(number: int) -> bytes:
 
 
 def _chunk_line(chunk: Chunk) -> bytes:
-    told = {name: getattr(chunk, name) for name in _ALWAYS}
-    for name, default in _SOMETIMES.items():
-        if (value := getattr(chunk, name)) != default:
-            told[name] = value
-    return _line(told)
+    always = {name: getattr(chunk, name) for name in _ALWAYS}
+    return _line(always | optional_fields_of(chunk))
 
 
 def _line(value: Any) -> bytes:
@@ -206,7 +196,7 @@ def _chunks_of(found: Any, path: str) -> Iterable[Chunk]:
     for one in found if isinstance(found, list) else [found]:
         if not (isinstance(one, dict) and set(_ALWAYS) <= one.keys() <= _FIELDS):
             raise VectorStoreError(
-                f"{path} is a pickle of something else; expected a list of dicts with the keys "
-                f'"id", "text" and any of {", ".join(_SOMETIMES)}, one for each row of the index'
+                f'{path} is a pickle of something else; expected a list of dicts with "id", "text" '
+                f"and any of {', '.join(OPTIONAL_FIELDS)}, one for each row of the index"
             )
         yield Chunk(**one)

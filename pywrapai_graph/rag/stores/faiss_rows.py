@@ -12,7 +12,7 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
-from pywrapai_graph.rag.batch import batch_of
+from pywrapai_graph.rag.batch import NOISE, batch_of
 from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.metadata import Where
 from pywrapai_graph.rag.store import copy_of
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 Places = npt.NDArray[np.int64]
 
-_NOISE = 2e-6
-"""More than float32 errs in a product of unit vectors; what is nearer to 0 counts as 0."""
 _MORE = 8
 """Asked for beyond k, to see whether a tie goes on there."""
 _BLOCK = 4096
@@ -132,7 +130,7 @@ class Rows:
         scores, rows = found[0], places[0]
         if _are_apart(scores[: k + 1], k):
             return rows[:k], scores[:k]
-        least = max(float(scores[k - 1]) - _NOISE, _NOISE / 2)
+        least = max(float(scores[k - 1]) - NOISE, NOISE / 2)
         near = rows[scores > least]
         if len(near) == len(rows) < index.ntotal:  # a tie that goes on
             _, _, near = index.range_search(asked, least, params=params)
@@ -144,7 +142,7 @@ class Rows:
         """The k best of near rows, and then what is wanted of the others, the oldest first."""
         scores: Array = np.einsum("ij,j->i", self._vectors()[near], query)
         order = np.argsort(-scores, kind="stable")[:k]
-        order = order[scores[order] >= _NOISE]
+        order = order[scores[order] >= NOISE]
         near, scores = near[order], scores[order]
         if len(near) == k:
             return near, scores
@@ -228,7 +226,7 @@ def _read(path: str) -> faiss.IndexFlat:
 def _are_apart(scores: Array, k: int) -> bool:
     """Whether k falling scores are over 0, and no two so close that noise may have ordered them."""
     numbers: list[float] = scores.tolist()  # faster than numpy for the few that most ask for
-    return numbers[k - 1] >= _NOISE and all(a - b >= _NOISE for a, b in pairwise(numbers))
+    return numbers[k - 1] >= NOISE and all(a - b >= NOISE for a, b in pairwise(numbers))
 
 
 def _selecting(passing: Mask) -> faiss.SearchParameters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pywrapai.core.checks import at_least_1
 from pywrapai_graph.rag.batch import Batch
 from pywrapai_graph.rag.metadata import Where
 from pywrapai_graph.rag.stores import pgvector_sql as sql
@@ -66,8 +67,7 @@ class PGVectorStore(SharedVectorStore):
     ) -> None:
         if index not in (None, "hnsw"):
             raise ValueError(f"index is {index!r}; expected None for exact search, or 'hnsw'")
-        if max_connections < 1:
-            raise ValueError(f"max_connections is {max_connections}; expected 1 or more")
+        at_least_1("max_connections", max_connections)
         _check_name(table_name)
         self._indexed = index == "hnsw"
         if dimension is not None:

@@ -117,7 +117,7 @@ class Connections:
             raise error
         conflict = error.pgcode in _CONFLICTS and attempt + 1 < _ATTEMPTS
         if not conflict and not (lost and attempt < _LOSSES):
-            raise self._told(error) from error
+            raise self._explained(error) from error
 
     def check_open(self) -> None:
         """VectorStoreError once `close` was called."""
@@ -158,7 +158,7 @@ class Connections:
         connection.autocommit = True
         return connection
 
-    def _told(self, error: Any) -> Exception:
+    def _explained(self, error: Any) -> Exception:
         text = error.diag.message_primary or _one_line(error)
         if error.pgcode == _WRONG_DATA:
             return DimensionMismatchError(f"PostgreSQL at {self.place}: {text}")

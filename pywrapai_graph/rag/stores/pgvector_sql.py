@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from pywrapai_graph.rag.batch import Batch, check_size
+from pywrapai_graph.rag.batch import NOISE, Batch, check_size
 from pywrapai_graph.rag.metadata import Where
 from pywrapai_graph.rag.stores.pgvector_copy import (
     READ,
@@ -26,7 +26,6 @@ from pywrapai_graph.rag.stores.pgvector_table import (
 
 Row: TypeAlias = tuple[Any, ...]
 
-_LEAST_SCORE = 2e-6  # float32 rounds by about that; what is under it scores 0
 _LEAST_EF_SEARCH, _MOST_EF_SEARCH = 100, 1000
 _MOST_ASKED = 20_000  # rows of an index, which looks at no more of them (hnsw.max_scan_tuples)
 _MOST_ROWS = 10**15  # more than a table can have
@@ -152,13 +151,11 @@ def index_settings(table: Table, asked: int) -> str:
 def _score(table: Table) -> str:
     """The product of unit vectors is their cosine; and 0 where one is a zero vector."""
     query = f"%(query)s::{table.pgvector}.vector"
-    return (
-        f"LEAST(GREATEST(-(embedding OPERATOR({table.pgvector}.<#>) {query}), {_LEAST_SCORE}), 1)"
-    )
+    return f"LEAST(GREATEST(-(embedding OPERATOR({table.pgvector}.<#>) {query}), {NOISE}), 1)"
 
 
 def _score_of(score: float) -> float:
-    return 0.0 if score <= _LEAST_SCORE else score
+    return 0.0 if score <= NOISE else score
 
 
 def _condition(where: Where | None) -> tuple[str, dict[str, str]]:

@@ -126,8 +126,11 @@ def in_sql(name: str) -> str:
 
 def check_dimension(dimension: int, *, indexed: bool) -> None:
     """ValueError for what pgvector cannot hold, or cannot index."""
-    if not 1 <= dimension <= _MOST_DIMENSIONS:
-        raise ValueError(f"{dimension} dimensions; pgvector takes 1 to {_MOST_DIMENSIONS:,}")
+    if type(dimension) is not int or not 1 <= dimension <= _MOST_DIMENSIONS:
+        raise ValueError(
+            f"dimension is {dimension!r}; expected an int, and pgvector takes 1 to "
+            f"{_MOST_DIMENSIONS:,}"
+        )
     if indexed and dimension > MOST_INDEXED:
         raise ValueError(
             f"{dimension} dimensions; index='hnsw' takes at most {MOST_INDEXED:,}: leave index "
@@ -144,7 +147,7 @@ def open_table(cursor: Any, name: str, dimension: int | None, *, indexed: bool) 
         DimensionMismatchError: it holds vectors of another size.
         VectorStoreError: it cannot be made, or is somebody else's.
     """
-    table = _found(cursor, name) or _made(cursor, name)
+    table = _find(cursor, name) or _make(cursor, name)
     state = state_of(cursor, table)
     _check_same(table, state, dimension)
     known = state.dimension or dimension
@@ -164,7 +167,7 @@ def _check_same(table: Table, state: State, dimension: int | None) -> None:
         )
 
 
-def _found(cursor: Any, name: str) -> Table | None:
+def _find(cursor: Any, name: str) -> Table | None:
     cursor.execute(_FIND_TABLE, {"name": name})
     rows = cursor.fetchall()
     cursor.execute(_FIND_DATABASE, {"name": name})  # after it: a table that is there has a type
@@ -185,10 +188,10 @@ def _found(cursor: Any, name: str) -> Table | None:
     return Table(quoted, in_sql(pgvector), _numbers(version))
 
 
-def _made(cursor: Any, name: str) -> Table:
+def _make(cursor: Any, name: str) -> Table:
     """The table; of several that make it at once, one does, and the others find it."""
     cursor.execute(f"{BEGIN} SELECT pg_advisory_xact_lock(%s, 0)", (_LOCKS,))
-    if (table := _found(cursor, name)) is None:
+    if (table := _find(cursor, name)) is None:
         pgvector = _extension(cursor)
         cursor.execute(_FIND_DATABASE, {"name": name})
         quoted = cursor.fetchone()[1]
@@ -197,7 +200,7 @@ def _made(cursor: Any, name: str) -> Table:
                 "no schema of the search_path is there to make the table in: create one"
             )
         cursor.execute(_CREATE.format(table=in_sql(quoted), pgvector=pgvector), ())
-        table = _found(cursor, name)
+        table = _find(cursor, name)
     cursor.execute("COMMIT", ())
     assert table is not None
     return table

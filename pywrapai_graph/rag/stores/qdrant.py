@@ -10,8 +10,8 @@ from uuid import NAMESPACE_OID, UUID
 
 import numpy as np
 
-from pywrapai.core.retry import seconds
-from pywrapai_graph.rag.batch import Batch, check_size
+from pywrapai.core.checks import at_least_1, timeout_seconds
+from pywrapai_graph.rag.batch import NOISE, Batch, check_size
 from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.metadata import Where, tags_of
 from pywrapai_graph.rag.stores.qdrant_access import (
@@ -21,7 +21,6 @@ from pywrapai_graph.rag.stores.qdrant_access import (
     ServerAccess,
 )
 from pywrapai_graph.rag.stores.records import (
-    NOISE,
     Found,
     Insertions,
     found_of,
@@ -99,17 +98,15 @@ class QdrantVectorStore(SharedVectorStore):
     ) -> None:
         if (location is None) == (url is None):
             raise ValueError("give either location, ':memory:' or a folder, or url, of a server")
-        if dimension is not None and (type(dimension) is not int or dimension < 1):
-            raise ValueError(f"dimension is {dimension!r}; expected an int of 1 or more, or None")
         self._name = collection
         self._exact = exact
-        self._given = dimension
+        self._given = None if dimension is None else at_least_1("dimension", dimension)
         self._known: int | None = None
         self._insertions = Insertions()
         self._access: Access = (
             LocalAccess(os.fspath(location))
             if location is not None
-            else ServerAccess(str(url), api_key, seconds(timeout))
+            else ServerAccess(str(url), api_key, timeout_seconds(timeout))
         )
         try:
             self._look()
@@ -202,7 +199,7 @@ class QdrantVectorStore(SharedVectorStore):
         while len(points) == asked < _MOST_TIED + wanted and _tied(points[wanted - 1], points[-1]):
             asked = min(4 * asked + 64, _MOST_TIED + wanted)
             points = self._query(query, asked, filter)
-        found = [_found(point) for point in points]
+        found = [_found_in(point) for point in points]
         if self._access.is_server or not found:
             return found
         # A product of a whole matrix differs in the last bits by where a row stands.
@@ -245,7 +242,7 @@ class QdrantVectorStore(SharedVectorStore):
             except MissingCollection:
                 return {}
             for point in points:
-                chunk = _found(point).chunk
+                chunk = _found_in(point).chunk
                 chunk.embedding = _vectors([point])[0].tolist()
                 chunks[chunk.id] = chunk
         return chunks
@@ -316,7 +313,7 @@ def _vectors(points: list[Any]) -> Array:
     return vectors
 
 
-def _found(point: Any) -> Found:
+def _found_in(point: Any) -> Found:
     payload = point.payload or {}
     score = score_of(getattr(point, "score", 0.0))
     return found_of(payload.get(_TEXT), payload.get(_RECORD), score, point.id)

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlsplit
 
 from pywrapai.core.extras import needs
@@ -42,7 +42,7 @@ class LocalAccess:
         self._lock = ProcessLock()
         self._pid = os.getpid()
         self.closed = False
-        with _told(self.place):
+        with _explaining(self.place):
             if not self._in_memory:
                 _check_free(self.place)
             self._client = QdrantClient(
@@ -63,7 +63,7 @@ class LocalAccess:
         with self._lock:
             if self.closed:
                 raise VectorStoreError("this QdrantVectorStore is closed: make another one")
-            with _told(self.place):
+            with _explaining(self.place):
                 return getattr(self._client, method)(**options)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class ServerAccess:
         options: dict[str, Any] = {"timeout": self._timeout, "check_compatibility": False}
         if self._url.startswith("http:"):
             options["verify"] = False  # to load certificates takes 60 ms, and there are none
-        with _told(self.place), warnings.catch_warnings():
+        with _explaining(self.place), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_INSECURE)
             self._client = QdrantClient(url=self._url, api_key=self._key, **options)
         self._pid = os.getpid()
@@ -115,7 +115,7 @@ class ServerAccess:
             raise VectorStoreError("this QdrantVectorStore is closed: make another one")
         if self._pid != os.getpid():
             self._connect()
-        with _told(self.place):
+        with _explaining(self.place):
             return getattr(self._client, method)(**options)
 
     def close(self) -> None:
@@ -149,16 +149,16 @@ Access = LocalAccess | ServerAccess
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
+def _explaining(place: str) -> Iterator[None]:
     try:
         yield
     except PyWrapAIError:
         raise
     except Exception as error:  # the client raises any kind
-        _tell(place, error)
+        raise _explained(place, error) from error
 
 
-def _tell(place: str, error: Exception) -> NoReturn:
+def _explained(place: str, error: Exception) -> VectorStoreError:
     import httpx
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -173,4 +173,4 @@ def _tell(place: str, error: Exception) -> NoReturn:
         text = f"no answer in time ({type(cause).__name__}): give a longer timeout"
     elif isinstance(cause, httpx.TransportError):
         text = f"cannot reach a server there: {text}"
-    raise kind(f"Qdrant at {place}: {text}") from error
+    return kind(f"Qdrant at {place}: {text}")

@@ -16,23 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pywrapai.core.process import ProcessLock
-from pywrapai_graph.rag.batch import Batch
+from pywrapai_graph.rag.batch import NOISE, Batch
 from pywrapai_graph.rag.errors import VectorStoreError
 from pywrapai_graph.rag.types import Chunk, ScoredChunk
 
 if TYPE_CHECKING:
     from pywrapai.core.vectors import Array
 
-NOISE = 2e-6
-"""More than float32 errs in a product of unit vectors; what is nearer to 0 counts as 0."""
-_LEFT_OUT: dict[str, Any] = {
+_DEFAULTS: dict[str, Any] = {
     "doc_id": "",
     "metadata": {},
     "start": None,
     "end": None,
     "embedded_by": None,
 }
-"""Fields that are not in a record where they are these."""
+OPTIONAL_FIELDS = tuple(_DEFAULTS)
+"""What a chunk may have beside its id and its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +79,14 @@ def record_of(chunk: Chunk, inserted: int) -> str:
     told: dict[str, Any] = {"id": chunk.id, "inserted": inserted}
     if readable(chunk.text) != chunk.text:
         told["text"] = chunk.text
-    for name, default in _LEFT_OUT.items():
-        if (value := getattr(chunk, name)) != default:
-            told[name] = value
+    told |= optional_fields_of(chunk)
     return json.dumps(told, separators=(",", ":"))
+
+
+def optional_fields_of(chunk: Chunk) -> dict[str, Any]:
+    """The optional fields in which a chunk has something."""
+    given = ((name, getattr(chunk, name)) for name in OPTIONAL_FIELDS)
+    return {name: value for name, value in given if value != _DEFAULTS[name]}
 
 
 def found_of(text: Any, record: Any, score: float, key: Any) -> Found:

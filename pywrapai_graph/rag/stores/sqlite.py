@@ -160,15 +160,15 @@ class SQLiteVectorStore(VectorStore):
 
     def _nearest(self, query: Array, k: int, where: Where | None) -> list[ScoredChunk]:
         for _ in range(_TRIES):
-            found = self._found(query, k, where)
+            found = self._hits(query, k, where)
             if None not in found:
                 break
         else:
             with self._file.still():
-                found = self._found(query, k, where)
+                found = self._hits(query, k, where)
         return [one for one in found if one is not None]
 
-    def _found(self, query: Array, k: int, where: Where | None) -> list[ScoredChunk | None]:
+    def _hits(self, query: Array, k: int, where: Where | None) -> list[ScoredChunk | None]:
         """None stands for a chunk that was removed before it was read."""
         try:
             nearest = self._matrix().nearest(query, k, where)

@@ -31,7 +31,7 @@ class SQLiteFile:
     """
 
     def __init__(self, db_path: str | os.PathLike[str]) -> None:
-        self.path = _checked(db_path)
+        self.path = _checked_path(db_path)
         self.generation = 0
         """Another one when what was read before may have been read by halves."""
         self._in_memory = self.path == MEMORY
@@ -221,7 +221,7 @@ _ADVICE = {
 }
 
 
-def _checked(db_path: str | os.PathLike[str]) -> str:
+def _checked_path(db_path: str | os.PathLike[str]) -> str:
     """An absolute path, or ":memory:"."""
     path = os.fspath(db_path)
     if not isinstance(path, str):
