@@ -93,7 +93,11 @@ def price(arguments: argparse.Namespace) -> int:
             provider=arguments.provider,
         )
     if not cost.priced:
-        print(f"error: no price is known for {arguments.model!r}", file=sys.stderr)
+        print(
+            f"error: no price is known for {arguments.model!r}: look at the name, or give prices of "
+            "your own with load_user_pricing",
+            file=sys.stderr,
+        )
         return 1
     print(f"${cost.usd:.6f}")
     return 0

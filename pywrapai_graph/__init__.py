@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pywrapai.core.extras import lazy
 from pywrapai_graph.agent import Agent
+from pywrapai_graph.agent_stream import AgentStream, AsyncAgentStream
 from pywrapai_graph.agent_values import (
     AgentConfig,
     AgentEvent,
@@ -56,7 +57,9 @@ __all__ = [
     "AgentMaxTurnsError",
     "AgentResult",
     "AgentStep",
+    "AgentStream",
     "Assembly",
+    "AsyncAgentStream",
     "BM25Retriever",
     "BaseRetriever",
     "BaseVectorStore",

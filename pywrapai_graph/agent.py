@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -16,6 +16,7 @@ from pywrapai.core.base import LLMResponse, Message, Role, TokenUsage, ToolCall,
 from pywrapai.core.flow import Emit, Flow, Step, StreamFlow
 from pywrapai.core.messages import MessageInput, to_messages
 from pywrapai.core.stream import StreamRecord
+from pywrapai_graph.agent_stream import AgentStream, AsyncAgentStream
 from pywrapai_graph.agent_values import (
     AgentConfig,
     AgentEvent,
@@ -65,19 +66,17 @@ class Agent:
         """`run`, awaited; the tools of a turn run at once, and cancelling it cancels them."""
         return await flow.arun(self.run_flow(input, history, self._ask))
 
-    def stream(
-        self, input: MessageInput, history: Sequence[Message] | None = None
-    ) -> Generator[AgentEvent, None, Any]:
+    def stream(self, input: MessageInput, history: Sequence[Message] | None = None) -> AgentStream:
         """The same run as it happens: text, calls, results, steps, and the AgentResult last."""
         self.graph.assemble(input, history, rag=False)
-        return flow.stream(self.run_flow(input, history, self._ask_aloud))
+        return AgentStream(flow.stream(self.run_flow(input, history, self._ask_aloud)))
 
     def astream(
         self, input: MessageInput, history: Sequence[Message] | None = None
-    ) -> AsyncGenerator[AgentEvent, None]:
+    ) -> AsyncAgentStream:
         """`stream`, for `async for`."""
         self.graph.assemble(input, history, rag=False)
-        return flow.astream(self.run_flow(input, history, self._ask_aloud))
+        return AsyncAgentStream(flow.astream(self.run_flow(input, history, self._ask_aloud)))
 
     def run_flow(
         self, input: MessageInput, history: Sequence[Message] | None, ask: _Ask

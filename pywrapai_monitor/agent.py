@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Message, ToolCall, ToolResult
@@ -12,6 +12,7 @@ from pywrapai.core.messages import MessageInput
 from pywrapai.core.stream import StreamRecord
 from pywrapai.llm import LLM
 from pywrapai_graph.agent import Agent
+from pywrapai_graph.agent_stream import AgentStream, AsyncAgentStream
 from pywrapai_graph.agent_values import AgentConfig, AgentEvent, AgentResult, AgentStep
 from pywrapai_graph.graph import GraphLLM
 from pywrapai_graph.tools.registry import ToolRegistry
@@ -19,6 +20,8 @@ from pywrapai_graph.tools.results import reason
 from pywrapai_monitor.conversation import Call, Conversation, seen
 from pywrapai_monitor.db.base import Entry, ToolStep
 from pywrapai_monitor.turn import Labels, Outcome, Turn, dialogue, entry, own_calls, tool_rows
+
+S = TypeVar("S", AgentStream, AsyncAgentStream)
 
 
 class MonitoredAgent:
@@ -94,10 +97,9 @@ class MonitoredAgent:
         *,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] = (),
-    ) -> Generator[AgentEvent, None, Any]:
+    ) -> AgentStream:
         """The same run as it happens, as `Agent.stream` tells it."""
-        self.graph.assemble(input, None, rag=False)
-        return flow.stream(self._run(input, self.conversation.labels(tags, metadata), aloud=True))
+        return self._opened(AgentStream, flow.stream, input, tags, metadata)
 
     def astream(
         self,
@@ -105,13 +107,31 @@ class MonitoredAgent:
         *,
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] = (),
-    ) -> AsyncGenerator[AgentEvent, None]:
+    ) -> AsyncAgentStream:
         """`stream`, for `async for`."""
-        self.graph.assemble(input, None, rag=False)
-        return flow.astream(self._run(input, self.conversation.labels(tags, metadata), aloud=True))
+        return self._opened(AsyncAgentStream, flow.astream, input, tags, metadata)
 
     def __repr__(self) -> str:
         return f"MonitoredAgent({self.graph!r}, {self.user_id!r}, {self.session_id!r})"
+
+    def _opened(
+        self,
+        kind: Callable[[Any], S],
+        drive: Callable[[StreamFlow[AgentEvent, AgentResult]], Any],
+        input: MessageInput,
+        tags: Iterable[str],
+        metadata: Mapping[str, Any] | None,
+    ) -> S:
+        """A run that was checked and has not begun. One that nobody ever reads leaves a record."""
+        labels = self.conversation.labels(tags, metadata)
+        turn = self.conversation.turn(
+            self.graph, self.graph.assemble(input, None, rag=False), labels
+        )
+        events = self._run(input, labels, aloud=True)
+        pieces = drive(events)
+        opened = kind(pieces)
+        self.conversation.watch(opened, events, pieces, turn)
+        return opened
 
     def _run(
         self, input: MessageInput, labels: Labels, aloud: bool

@@ -7,7 +7,9 @@ then kept.
 from __future__ import annotations
 
 import gc
+import inspect
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -100,6 +102,10 @@ class Conversation:
         """Record entries in the background."""
         for each in entries:
             self.recorder.enqueue(self.privacy.entry(each))
+
+    def watch(self, opened: object, events: Any, pieces: Any, turn: Turn) -> None:
+        """Leave nothing open, and nothing unrecorded, of a stream whose reader lets go of it."""
+        weakref.finalize(opened, _let_go, events, pieces, self, turn)
 
     def now(self) -> int:
         """Microseconds since 1970."""
@@ -276,3 +282,16 @@ def _response_of(error: BaseException) -> LLMResponse | None:
     """What was answered, and paid for, where the failure came after that."""
     response = getattr(error, "response", None)
     return response if isinstance(response, LLMResponse) else None
+
+
+def _let_go(events: Any, pieces: Any, conversation: Conversation, turn: Turn) -> None:
+    """A stream is gone, or the program ends. One that nobody has begun to read has asked nothing,
+    and is recorded all the same; one that is still open is closed while there is a database.
+    """
+    if inspect.getgeneratorstate(events) == inspect.GEN_CREATED:
+        outcome = Outcome(
+            call_id=new_call_id(), at=conversation.now(), status="interrupted", error=StreamClosed()
+        )
+        conversation.queue(entry(turn, outcome))
+    elif inspect.isgenerator(pieces) and not pieces.gi_running:
+        pieces.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pywrapai.cache import BaseCache
 from pywrapai.core import flow
 from pywrapai.core.base import LLMResponse, Request, StreamEvent
-from pywrapai.core.flow import Emit, Flow, StreamClosed, StreamFlow
+from pywrapai.core.flow import Emit, Flow, StreamFlow
 from pywrapai.core.stream import (
     AsyncEventStream,
     AsyncTextStream,
@@ -24,7 +22,6 @@ from pywrapai.llm import LLM, refuse_tools
 from pywrapai.tokens import TokenTracker
 from pywrapai_graph.assembly import Assembly, GraphInput
 from pywrapai_graph.graph import GraphLLM
-from pywrapai_monitor.call_ids import new_call_id
 from pywrapai_monitor.conversation import Call, Conversation, closable
 from pywrapai_monitor.turn import Labels, Outcome, Turn, dialogue, entry
 
@@ -291,8 +288,9 @@ class MonitoredGraph:
         events = self._stream(input, rag, labels, overrides, record)
         pieces = drive(events)
         opened = kind(pieces, record)
-        turn = self.conversation.turn(self.graph, plain, labels)
-        weakref.finalize(opened, _let_go, events, pieces, self.conversation, turn)
+        self.conversation.watch(
+            opened, events, pieces, self.conversation.turn(self.graph, plain, labels)
+        )
         return opened
 
     def _stream(
@@ -372,16 +370,3 @@ class _Attempts:
     def _taken(self) -> Outcome | None:
         outcome, self._last = self._last, None
         return outcome
-
-
-def _let_go(events: Any, pieces: Any, conversation: Conversation, turn: Turn) -> None:
-    """A stream is gone, or the program ends. One that nobody has begun to read has asked nothing,
-    and is recorded all the same; one that is still open is closed while there is a database.
-    """
-    if inspect.getgeneratorstate(events) == inspect.GEN_CREATED:
-        outcome = Outcome(
-            call_id=new_call_id(), at=conversation.now(), status="interrupted", error=StreamClosed()
-        )
-        conversation.queue(entry(turn, outcome))
-    elif inspect.isgenerator(pieces) and not pieces.gi_running:
-        pieces.close()

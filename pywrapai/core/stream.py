@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from pywrapai.core.base import LLMResponse, StreamEvent, TextDelta
 from pywrapai.core.flow import Emit
+
+E = TypeVar("E")
 
 
 class StreamRecord:
@@ -45,21 +47,10 @@ class StreamRecord:
         return (perf_counter() - self._started) * 1000.0
 
 
-class _Reader:
-    """What every stream has for its reader, sync or async."""
+class SyncReader(Generic[E]):
+    """What every stream has for its reader."""
 
-    def __init__(self, record: StreamRecord) -> None:
-        self._record = record
-
-    @property
-    def response(self) -> LLMResponse | None:
-        """The whole response, once the stream has ended; what is known when it broke."""
-        return self._record.response
-
-
-class _SyncReader(_Reader):
-    def __init__(self, events: Generator[StreamEvent, None, Any], record: StreamRecord) -> None:
-        super().__init__(record)
+    def __init__(self, events: Generator[E, None, Any]) -> None:
         self._events = events
 
     def close(self) -> None:
@@ -73,9 +64,10 @@ class _SyncReader(_Reader):
         self.close()
 
 
-class _AsyncReader(_Reader):
-    def __init__(self, events: AsyncGenerator[StreamEvent, None], record: StreamRecord) -> None:
-        super().__init__(record)
+class AsyncReader(Generic[E]):
+    """The async twin of SyncReader."""
+
+    def __init__(self, events: AsyncGenerator[E, None]) -> None:
         self._events = events
 
     async def aclose(self) -> None:
@@ -89,7 +81,30 @@ class _AsyncReader(_Reader):
         await self.aclose()
 
 
-class TextStream(_SyncReader, Iterator[str]):
+class _Answer:
+    """What a stream of one answer leaves behind."""
+
+    _record: StreamRecord
+
+    @property
+    def response(self) -> LLMResponse | None:
+        """The whole response, once the stream has ended; what is known when it broke."""
+        return self._record.response
+
+
+class _SyncAnswer(SyncReader[StreamEvent], _Answer):
+    def __init__(self, events: Generator[StreamEvent, None, Any], record: StreamRecord) -> None:
+        super().__init__(events)
+        self._record = record
+
+
+class _AsyncAnswer(AsyncReader[StreamEvent], _Answer):
+    def __init__(self, events: AsyncGenerator[StreamEvent, None], record: StreamRecord) -> None:
+        super().__init__(events)
+        self._record = record
+
+
+class TextStream(_SyncAnswer, Iterator[str]):
     """The text of an answer, piece by piece. Close it, or read it to its end.
 
     Raises StreamInterruptedError if the stream breaks after its first chunk.
@@ -102,7 +117,7 @@ class TextStream(_SyncReader, Iterator[str]):
         raise StopIteration
 
 
-class AsyncTextStream(_AsyncReader, AsyncIterator[str]):
+class AsyncTextStream(_AsyncAnswer, AsyncIterator[str]):
     """The async twin of TextStream."""
 
     async def __anext__(self) -> str:
@@ -112,14 +127,14 @@ class AsyncTextStream(_AsyncReader, AsyncIterator[str]):
         raise StopAsyncIteration
 
 
-class EventStream(_SyncReader, Iterator[StreamEvent]):
+class EventStream(_SyncAnswer, Iterator[StreamEvent]):
     """Everything in an answer as it comes; the LLMResponse is the last event."""
 
     def __next__(self) -> StreamEvent:
         return next(self._events)
 
 
-class AsyncEventStream(_AsyncReader, AsyncIterator[StreamEvent]):
+class AsyncEventStream(_AsyncAnswer, AsyncIterator[StreamEvent]):
     """The async twin of EventStream."""
 
     async def __anext__(self) -> StreamEvent:

@@ -116,7 +116,7 @@ _OF_USERS = and_(_tool.bucket == ALL_TIME, _tool.lane == 0)
 
 def delete_rest(conn: Connection, user_id: str, session_id: str | None) -> int:
     """Delete what has come to nothing in the totals of a user or of one session and, of a user,
-    his pins; says how many pins.
+    the pins; says how many pins.
     """
     empty = delete(session_totals).where(_session.user_id == user_id, _session.row_count <= 0)
     if session_id is not None:

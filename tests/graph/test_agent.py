@@ -527,6 +527,24 @@ def test_a_streamed_run_may_be_left():
     assert len(provider.requests) == 1
 
 
+async def test_a_streamed_run_is_ended_by_its_block_and_has_its_result():
+    agent, provider = agent_of("3", "4", [call("add", a=1, b=2)], "never asked")
+
+    with agent.stream("go") as events:
+        assert events.result is None
+        last = list(events)[-1]
+    async with agent.astream("go") as aevents:
+        alast = [event async for event in aevents][-1]
+    with agent.stream("go") as left:
+        next(left)
+
+    assert (events.result, aevents.result) == (last, alast)
+    assert (last.content, alast.content) == ("3", "4")
+    assert left.result is None
+    assert list(left) == []
+    assert len(provider.requests) == 3
+
+
 def test_a_streamed_run_out_of_turns_raises_at_its_end():
     agent, _ = agent_of([call("add", a=1, b=2)], max_turns=1)
     seen: list[object] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -325,7 +324,7 @@ async def test_leaving_a_streamed_run_closes_its_connection(server: StubServer, 
     with_text = agent.stream("Weather in Oslo?")
     assert any(isinstance(event, TextDelta) for event in with_text)
     with_text.close()
-    async with aclosing(agent.astream("Weather in Oslo?")) as awaited:
+    async with agent.astream("Weather in Oslo?") as awaited:
         async for event in awaited:
             if isinstance(event, TextDelta):
                 break

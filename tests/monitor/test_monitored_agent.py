@@ -368,6 +368,22 @@ def test_a_streamed_run_that_is_left_keeps_what_it_did_and_showed():
     assert notebook.said()[-1][-1] == "interrupted"
 
 
+@pytest.mark.parametrize("way", ["stream", "astream"])
+@pytest.mark.parametrize("closed", [False, True])
+async def test_a_streamed_run_that_nobody_reads_asks_nothing_and_is_recorded(way, closed):
+    agent, notebook, provider = agent_of("never")
+
+    stream = getattr(agent, way)("Go.", tags=["t"])
+    if closed:
+        await stream.aclose() if way == "astream" else stream.close()
+    assert notebook.entries == []
+    del stream
+
+    assert provider.requests == []
+    assert (notebook.statuses, notebook.tokens[0].tags) == (["interrupted"], ("t",))
+    assert notebook.said() == []
+
+
 async def test_an_async_run_that_is_left_among_its_tools_keeps_them():
     agent, notebook, _ = agent_of(*STEPS)
 
