@@ -213,9 +213,13 @@ def ollama(address: str, rounds: int) -> Iterator[Figure]:
         with http.stream("POST", "/api/chat", json=body) as reply:
             return sum(1 for line in reply.iter_lines() if json.loads(line)["message"]["content"])
 
-    yield side.figure("ollama, 1 message", lambda: llm.chat(ONE), chat(ONE), 30)
-    yield side.figure("ollama, 100 messages", lambda: llm.chat(HUNDRED), chat(HUNDRED), 10)
-    yield side.figure("ollama, stream, a chunk", lambda: list(llm.stream(ONE)), read, 1, per=CHUNKS)
+    yield side.figure("ollama beside httpx, 1 message", lambda: llm.chat(ONE), chat(ONE), 30)
+    yield side.figure(
+        "ollama beside httpx, 100 messages", lambda: llm.chat(HUNDRED), chat(HUNDRED), 10
+    )
+    yield side.figure(
+        "ollama beside httpx, stream, a chunk", lambda: list(llm.stream(ONE)), read, 1, per=CHUNKS
+    )
 
 
 PROVIDERS = {"openai": openai, "anthropic": anthropic, "gemini": gemini, "ollama": ollama}

@@ -44,7 +44,7 @@ _OLLAMA: dict[str, Any] = {
     "message": {"role": "assistant", "content": TEXT},
     "done": True,
     "done_reason": "stop",
-    "prompt_eval_count": 12,
+    "prompt_eval_count": 20_000,  # no fewer than the longest prompt has, or it would count as cut
     "eval_count": 6,
 }
 _GEMINI: dict[str, Any] = {
