@@ -400,6 +400,28 @@ def test_what_waits_outside_of_the_database_is_deleted_with_the_rest(
     assert monitor.store.get_overview()["calls"] == 0
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system has no /proc")
+def test_a_closed_monitor_has_no_file_open(tmp_path):
+    def opened() -> list[str]:
+        links = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+        return [link for link in links if link.startswith(str(tmp_path.resolve()))]
+
+    graph, _ = graph_of(*["x"] * 18)
+    monitor = Monitor(db_path=tmp_path / "monitor.db")
+    tracked = monitor.wrap(graph, user_id="u", session_id="s")
+    threads = [threading.Thread(target=tracked.chat, args=("hi",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    asyncio.run(tracked.achat("hi"))
+    monitor.purge_before(1)
+    assert opened()
+    monitor.close()
+
+    assert opened() == []
+
+
 @pytest.mark.parametrize("path", ["/proc/nowhere/m.db", "/proc/version", "."])
 def test_a_path_that_cannot_hold_a_database_is_named(path):
     with pytest.raises(StoreError, match=path):
