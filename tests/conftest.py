@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,9 @@ from pywrapai import LLM
 from pywrapai.providers import PROVIDERS
 from pywrapai.testing import StubServer
 from pywrapai.testing.network import no_network
+
+# What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ("tests.postgres",)  # a server that all modules share
 
