@@ -66,7 +66,7 @@ def render() -> str:
 
 def where(name: str) -> str:
     """The marker of the Pythons that a distribution asks for, if not all of ours are among them."""
-    return marker(distribution(name).metadata["Requires-Python"] or "")
+    return marker(distribution(name).metadata.get("Requires-Python", ""))
 
 
 def marker(pythons: str) -> str:
