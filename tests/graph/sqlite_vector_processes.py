@@ -340,6 +340,7 @@ def search_while_the_owner_writes() -> None:
         done_read, done_write = os.pipe()
         if (pid := os.fork()) == 0:
             run_and_leave(lambda _: search_in_turn(path, turn_read, done_write))
+        os.close(done_write)  # the child's end: when it has died, nobody is waited for
         os.read(done_read, 1)
         for number in range(1, 6):  # the owner closes the file, or not, after each chunk
             store = SQLiteVectorStore(path)
@@ -362,6 +363,8 @@ def search_in_turn(path: Path, turn: int, done: int) -> None:
 
 
 def become_nobody() -> None:
+    import urllib.parse  # noqa: F401  # who is nobody may not be able to read the library
+
     if os.geteuid() == 0:  # who may write everywhere
         os.setgid(NOBODY)
         os.setuid(NOBODY)

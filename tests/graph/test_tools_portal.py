@@ -163,6 +163,8 @@ if not child:
     os._exit(portal.run(answer()))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), portal.run(answer()))
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    quiet = ["-W", "ignore:This process:DeprecationWarning"]  # of forks, from Python 3.12 on
+    command = [sys.executable, *quiet, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     assert (ended.stdout, ended.stderr) == ("42 42\n", "")
