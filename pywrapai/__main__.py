@@ -94,8 +94,8 @@ def price(arguments: argparse.Namespace) -> int:
         )
     if not cost.priced:
         print(
-            f"error: no price is known for {arguments.model!r}: look at the name, or give prices of "
-            "your own with load_user_pricing",
+            f"error: no price is known for {arguments.model!r}: look at the name, or give prices "
+            "of your own with load_user_pricing",
             file=sys.stderr,
         )
         return 1

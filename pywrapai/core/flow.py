@@ -8,7 +8,6 @@ outcome comes back where the flow stands, its exceptions too, cancellation and C
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
@@ -155,9 +154,6 @@ def stream(flow: StreamFlow[C, T]) -> Generator[C, None, T]:
             try:
                 yield step.chunk
             except GeneratorExit:
-                if sys.is_finalizing():  # the program has ended, and what I/O needs may be gone
-                    drive.abandon()
-                    raise
                 drive.fail(StreamClosed())
             else:
                 drive.resume(None)

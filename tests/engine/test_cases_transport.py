@@ -236,10 +236,14 @@ asyncio.run(main())
 }
 
 
+CRASHES_AT_EXIT = sys.version_info[:2] == (3, 13)
+"""There `timedelta()` is a crash in the last garbage collection, and httpx2 calls it in closing."""
+
+
 @pytest.mark.parametrize(
     ("wire", "how"),
     [
-        *(("openai", how) for how in LEFT),
+        *(("openai", how) for how in LEFT if how != "in a ring" or not CRASHES_AT_EXIT),
         ("gemini", "held"),
         ("ollama", "held"),
         ("ollama", "async"),
