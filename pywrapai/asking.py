@@ -178,6 +178,7 @@ class Asking:
                 if self._is_last_word(error, source):
                     _add_notes(error, failures)
                     raise
+                error.duration_ms = _ms_since(started)
                 failures.append(error)
             else:
                 answer = self._account(response, source, _ms_since(started))
@@ -188,6 +189,7 @@ class Asking:
         """An answer's events as they come; the whole response is in the record at the end."""
         failures: list[PyWrapAIError] = []
         for source in self.sources:
+            started = perf_counter()
             try:
                 yield from self._streamed(source, request, record)
                 record.response = record.response and _with_earlier(failures, record.response)
@@ -200,6 +202,7 @@ class Asking:
                 if self._is_last_word(error, source):
                     _add_notes(error, failures)
                     raise
+                error.duration_ms = _ms_since(started)
                 failures.append(error)
 
     def _streamed(

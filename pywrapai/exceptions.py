@@ -43,6 +43,8 @@ class PyWrapAIError(Exception):
     """Seconds that the server asked us to wait, where it said so."""
     earlier: tuple[PyWrapAIError, ...] = ()
     """Why the models that were asked before this one gave no answer, where there are fallbacks."""
+    duration_ms: float = 0.0
+    """How long the model was asked, where a fallback was asked next."""
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)

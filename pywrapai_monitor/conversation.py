@@ -154,10 +154,10 @@ class Call:
             response = yield from self._traced(asking)
         except BaseException as error:
             outcome = self._ended(_response_of(error), error)
-            kept = *self._paid_before(error), entry(self.turn, outcome)
+            kept = *self._failed_before(error), entry(self.turn, outcome)
             yield from self._conversation.keep(*kept, after=error)
             raise
-        self._conversation.queue(*self._paid_before(response))  # no I/O before the answer is kept
+        self._conversation.queue(*self._failed_before(response))  # no I/O before the answer is kept
         return self._ended(response)
 
     def streamed(
@@ -173,27 +173,26 @@ class Call:
             outcome = self._ended(record.response, error, record)
             record.response = outcome.response
             rows = dialogue(self.turn, outcome)
-            kept = *self._paid_before(error), entry(self.turn, outcome, rows)
+            kept = *self._failed_before(error), entry(self.turn, outcome, rows)
             yield from self._conversation.keep(*kept, after=error)
             raise
-        self._conversation.queue(*self._paid_before(record.response))
+        self._conversation.queue(*self._failed_before(record.response))
         outcome = self._ended(record.response, None, record)
         record.response = outcome.response
         return outcome
 
-    def _paid_before(self, told: object) -> Iterator[Entry]:
-        """The calls of models whose answers were of no use, so that a fallback was asked."""
+    def _failed_before(self, told: object) -> Iterator[Entry]:
+        """The calls of models that gave no answer of use, so that a fallback was asked."""
         for error in getattr(told, "earlier", ()):
-            if (response := _response_of(error)) is not None:
-                outcome = Outcome(
-                    call_id=new_call_id(),
-                    at=self._conversation.now(),
-                    response=response,
-                    status="error",
-                    error=error,
-                    duration_ms=response.duration_ms,
-                )
-                yield entry(self.turn, outcome)
+            outcome = Outcome(
+                call_id=new_call_id(),
+                at=self._conversation.now(),
+                response=_response_of(error),
+                status="error",
+                error=error,
+                duration_ms=error.duration_ms,
+            )
+            yield entry(self.turn, outcome)
 
     def _traced(self, asking: Generator[Y, Any, T]) -> Generator[Y, Any, T]:
         return closable(asking if self._span is None else seen(asking, self._span.seen))
@@ -206,7 +205,7 @@ class Call:
     ) -> Outcome:
         elapsed = (perf_counter() - self._started) * 1000.0
         taken = elapsed if error or response is None or response.cached else response.duration_ms
-        if isinstance(error, GeneratorExit) and record and record.begun:
+        if record and record.begun and _has_left(error):
             error = StreamClosed()
         outcome = Outcome(
             call_id=self.id,
@@ -276,6 +275,15 @@ def closable(asking: Generator[Y, Any, T]) -> Generator[Y, Any, T]:
         if str(error) != "generator ignored GeneratorExit":
             raise
         raise GeneratorExit from None
+
+
+def _has_left(error: BaseException | None) -> bool:
+    """Whether a stream ended because nobody reads it any more: a web server cancels the task of a
+    client that has hung up.
+    """
+    import asyncio
+
+    return isinstance(error, (GeneratorExit, asyncio.CancelledError))
 
 
 def _response_of(error: BaseException) -> LLMResponse | None:

@@ -160,6 +160,10 @@ class Monitor:
         given = Feedback(call_id=call_id, score=score, comment=comment)
         self.store.save_feedback(self.privacy.feedback(given))
 
+    async def afeedback(self, call_id: str, score: float, comment: str | None = None) -> None:
+        """`feedback`, awaited."""
+        await flow.arun(blocking(self.feedback, call_id, score, comment))
+
     def get_feedback(self, user_id: str | None = None, session_id: str | None = None) -> list[Row]:
         """What was thought of answers, newest first, each with its call."""
         return self.store.get_feedback(user_id, session_id)

@@ -235,9 +235,10 @@ def _unanswered(turn: Turn, outcome: Outcome) -> dict[str, Any]:
     error = outcome.error
     # Where nobody waited for the answer, the provider may have given one and want its money.
     unknown = outcome.status == "cancelled" or isinstance(error, ProviderTimeoutError)
+    provider = getattr(error, "provider", None) or turn.provider  # it may be a fallback's
     return {
-        "model": turn.model,
-        "provider": turn.provider,
-        "priced": not unknown or is_free(turn.provider),
+        "model": getattr(error, "model", None) or turn.model,
+        "provider": provider,
+        "priced": not unknown or is_free(provider),
         "request_id": error.request_id if isinstance(error, ProviderError) else None,
     }

@@ -249,7 +249,8 @@ def _look_up(book: _Book, model: Any, provider: Any) -> _Price | None:
     vendor = _canonical(provider)
     named = isinstance(model, str) and len(model) <= _MAX_NAME_LENGTH
     known = book.look_up(model, vendor) if named else None
-    prices = _FREE if is_free(provider) else known
+    # A stub is free, unless it stands for a model whose price is known.
+    prices = _FREE if is_free(provider) and (known is None or vendor != "stub") else known
     price = None if prices is None else _Price.of(prices)
     if named and len(vendor or "") <= _MAX_NAME_LENGTH and isinstance(provider, str | None):
         if len(book.found) >= _MAX_NAMES:

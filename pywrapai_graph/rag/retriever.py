@@ -366,6 +366,7 @@ def retrieval_tool(
         texts = [f"[{number}] {hit.chunk.text.strip()}" for number, hit in enumerate(found, 1)]
         return "\n".join(texts) or f"Nothing was found for {query!r}. Try other words."
 
+    retrieve.__qualname__ = name  # what the model is told of a wrong argument names it
     vars(retrieve)["retriever"] = retriever  # for a layer above, which may ask what it costs
     told = {"type": "string", "description": "What to look for: a question, or key words."}
     parameters = {"type": "object", "properties": {"query": told}, "required": ["query"]}

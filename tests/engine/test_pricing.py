@@ -244,7 +244,13 @@ class TestNames:
         expected = on_paper(PRICING["gpt-4o-audio-preview"], 1_000, 0, 1_000, 0)
         assert audio.usd == pytest.approx(expected, abs=1e-12)
 
-    @pytest.mark.parametrize("provider", ["local", "ollama", "lmstudio", "stub", "Ollama"])
+    def test_a_stub_costs_what_the_model_does_that_it_stands_for(self) -> None:
+        assert price_call("stub-model", 1_000, 1_000, provider="stub") == Cost(0.0, True)
+        assert price_call("gpt-4o", 1_000, 1_000, provider="stub") == price_call(
+            "gpt-4o", 1_000, 1_000, provider="openai"
+        )
+
+    @pytest.mark.parametrize("provider", ["local", "ollama", "lmstudio", "Ollama"])
     def test_a_local_provider_costs_nothing(self, provider: str) -> None:
         assert price_call("gpt-4o", 1_000, 1_000, provider=provider) == Cost(0.0, True)
         assert price_call("no-such.gguf", 1_000, 1_000, provider=provider) == Cost(0.0, True)

@@ -428,6 +428,19 @@ def test_a_path_that_cannot_hold_a_database_is_named(path):
         Monitor(db_path=path)
 
 
+async def test_feedback_can_be_awaited(monitor):
+    graph, _ = graph_of("fine")
+    answer = await monitor.wrap(graph, user_id="u", session_id="s").achat("hi")
+    assert await monitor.aflush(60)
+
+    await monitor.afeedback(answer.call_id, 1, "good")
+
+    (row,) = monitor.get_feedback("u")
+    assert (row["call_id"], row["comment"]) == (answer.call_id, "good")
+    with pytest.raises(ValueError, match="call_id"):
+        await monitor.afeedback("", 1)
+
+
 def test_a_prompt_of_the_registry_is_the_system_prompt(monitor):
     monitor.save_prompt("agent", "v1", "Be brief.", is_active=True)
     monitor.save_prompt("agent", "v2", "Be long.")
