@@ -104,7 +104,10 @@ class AuditLog:
 
         Args:
             tenant_id: whose; there is no way to read those of all.
-            user_id, module_name, request_id, validated: only those with this value.
+            user_id: only those of this user.
+            module_name: only those of this module.
+            request_id: only those of this request.
+            validated: only those that were validated, or were not.
             before: the id of the last row of the page before.
             limit: how many at most, up to 1,000.
         """

@@ -57,8 +57,10 @@ class Workflow(Generic[In, Out]):
             client that can hold the model to it does.
         prompt: the messages for a request, OpenAI's dicts; or a text, which is one user message.
         validators: functions of (request, output) that raise OutputRejectedError, and return None.
-        temperature, max_tokens, seed: of each call. The same seed and input give the same output,
-            where the server holds to that.
+        temperature: of each call.
+        max_tokens: of each answer.
+        seed: of each call. The same seed and input give the same output, where the server holds to
+            that.
         clock: the time of day; for tests.
     """
 
