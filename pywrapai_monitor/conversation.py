@@ -190,7 +190,7 @@ class Call:
                 response=_response_of(error),
                 status="error",
                 error=error,
-                duration_ms=error.duration_ms,
+                duration_ms=getattr(error, "duration_ms", 0.0),  # a user's provider may name any
             )
             yield entry(self.turn, outcome)
 

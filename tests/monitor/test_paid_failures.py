@@ -154,3 +154,14 @@ async def test_a_stream_whose_task_is_cancelled_has_shown_what_it_has(monitor: M
     assert (row["status"], row["error_type"]) == ("interrupted", None)
     shown = monitor.store.load_history("alice", "s1")
     assert [message.text for message in shown] == ["Count", "one "]
+
+
+def test_whatever_a_provider_names_as_earlier_costs_nobody_the_answer(monitor: Monitor) -> None:
+    asked = LLM(StubProvider([LLMResponse("Paris", earlier=(ValueError("odd"),))]))
+
+    assert monitor.wrap(GraphLLM(asked), "alice", "s1").chat("Which?").content == "Paris"
+
+    assert [(row["status"], row["error_type"]) for row in records(monitor)] == [
+        ("error", "ValueError"),
+        ("ok", None),
+    ]
